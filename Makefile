@@ -1,0 +1,43 @@
+# Every target sets up what it needs: `make test` and `make demo` work on a fresh clone.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+
+.PHONY: help setup demo test soak lint bench clean
+help:            ## what there is
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):[^#]*## /\1\t/' | expand -t 10
+
+$(VENV)/.installed: pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+		|| { echo "Penstock needs Python 3.11 or newer; call make with PYTHON=python3.11" >&2; exit 1; }
+	@echo "setting up $(VENV) ..."
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@
+
+$(VENV)/.bench-installed: $(VENV)/.installed
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[bench]'
+	@touch $@
+
+setup: $(VENV)/.installed        ## a virtual environment with Penstock and its development tools
+
+demo: $(VENV)/.installed         ## a guided tour, from an append to a repaired log (KEEP=1 keeps its data)
+	@$(BIN)/penstock demo $(if $(KEEP),--keep)
+
+test: $(VENV)/.installed         ## the tests, under ten minutes on two cores
+	@$(BIN)/python -m pytest -q -n 2 -m 'not soak'
+
+soak: $(VENV)/.installed         ## the long sweeps
+	@$(BIN)/python -m pytest -q -m soak --timeout 3600
+
+lint: $(VENV)/.installed         ## ruff, mypy --strict, the layering rule
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+bench: $(VENV)/.bench-installed  ## all benchmarks; rewrites bench/RESULTS.md
+	@$(BIN)/python bench/run.py
+
+clean:           ## removes the environment and caches
+	@rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis build dist src/*.egg-info

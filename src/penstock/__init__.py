@@ -1,0 +1,22 @@
+"""OpenTelemetry into the lakehouse without losing a span."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from penstock.log import Log as Log
+
+__version__ = "0.1.0"
+__all__ = ["Log", "__version__"]
+
+_HOMES = {"Log": "penstock.log"}
+
+
+def __getattr__(name: str) -> object:
+    """Imports a public class with its first use, so that importing Penstock costs nothing."""
+    if name in _HOMES:
+        import importlib
+
+        return getattr(importlib.import_module(_HOMES[name]), name)
+    raise AttributeError(f"module 'penstock' has no attribute {name!r}")

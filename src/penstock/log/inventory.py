@@ -1,0 +1,56 @@
+"""What a log knows of its finished files."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SUFFIX = ".wal"
+_NAME = re.compile(r"(\d{20})\.wal")
+
+
+@dataclass(frozen=True, slots=True)
+class LogFile:
+    """A sealed file: immutable but for its deletion."""
+
+    path: Path
+    first_offset: int
+    end_offset: int
+    size: int
+    sealed_at_ns: int
+    lost: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """Messages [first_offset, end_offset) that were in the log and cannot be read."""
+
+    first_offset: int
+    end_offset: int
+    file: str
+    position: int
+    reason: str
+
+    @property
+    def messages(self) -> int:
+        """How many."""
+        return self.end_offset - self.first_offset
+
+    def __str__(self) -> str:
+        span = f"offsets {self.first_offset} to {self.end_offset - 1}"
+        return f"{span} ({self.messages} messages) in {self.file} at byte {self.position}: {self.reason}"
+
+
+def file_name(first_offset: int) -> str:
+    """`00000000000000000042.wal`: sorts as text in the order of offsets."""
+    return f"{first_offset:020d}{SUFFIX}"
+
+
+def first_offset_of(name: str) -> int | None:
+    """The offset in a log file's name; None for other names."""
+    match = _NAME.fullmatch(name)
+    return int(match[1]) if match else None

@@ -1,0 +1,98 @@
+"""A few threads that commit for any number of logs, and one that keeps their timers.
+
+Idle logs cost no thread: a log hands itself in when it has something to commit. The threads start
+with the first job and end with the process.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import logging
+import queue
+import threading
+import time
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_LOG = logging.getLogger(__name__)
+
+DEFAULT_THREADS = 4
+"""An fdatasync holds its thread but no core, so a few more threads than cores overlap their waits."""
+
+
+class Pool(Protocol):
+    """Runs jobs soon, or later. Jobs catch their own errors."""
+
+    def submit(self, job: Callable[[], None]) -> None:
+        """Runs the job on some thread."""
+        ...
+
+    def call_later(self, delay_s: float, job: Callable[[], None]) -> None:
+        """Runs the job on some thread after the delay."""
+        ...
+
+
+class CommitPool:
+    """The threads."""
+
+    def __init__(self, threads: int = DEFAULT_THREADS) -> None:
+        self._jobs: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._wanted = threads
+        self._started = False
+        self._start_lock = threading.Lock()
+        self._timers: list[tuple[float, int, Callable[[], None]]] = []
+        self._timer_change = threading.Condition()
+        self._order = itertools.count()
+
+    def submit(self, job: Callable[[], None]) -> None:
+        """Runs the job on a commit thread."""
+        if not self._started:
+            self._start()
+        self._jobs.put(job)
+
+    def call_later(self, delay_s: float, job: Callable[[], None]) -> None:
+        """Runs the job on a commit thread after the delay."""
+        if not self._started:
+            self._start()
+        with self._timer_change:
+            heapq.heappush(self._timers, (time.monotonic() + delay_s, next(self._order), job))
+            self._timer_change.notify()
+
+    def _start(self) -> None:
+        with self._start_lock:
+            if self._started:
+                return
+            for number in range(self._wanted):
+                name = f"penstock-commit-{number}"
+                threading.Thread(target=self._work, name=name, daemon=True).start()
+            threading.Thread(target=self._keep_time, name="penstock-timer", daemon=True).start()
+            self._started = True
+
+    def _work(self) -> None:
+        while True:
+            job = self._jobs.get()
+            try:
+                job()
+            except Exception:
+                _LOG.exception("a background job failed")
+            del job  # an idle thread keeps no log alive
+
+    def _keep_time(self) -> None:
+        while True:
+            with self._timer_change:
+                while not self._timers or (wait := self._timers[0][0] - time.monotonic()) > 0:
+                    self._timer_change.wait(wait if self._timers else None)
+                _, _, job = heapq.heappop(self._timers)
+            self._jobs.put(job)
+            del job
+
+
+_shared = CommitPool()
+
+
+def shared_pool() -> CommitPool:
+    """The pool of this process."""
+    return _shared

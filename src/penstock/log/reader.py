@@ -1,0 +1,244 @@
+"""Reads a log from any offset: files, then the cache, then whatever comes, as one stream."""
+
+from __future__ import annotations
+
+import bisect
+import logging
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from penstock.log import format as fmt
+from penstock.log.cache import Batch
+from penstock.log.inventory import Lost, first_offset_of
+from penstock.log.scan import Gap, Run, read_header, read_seal, scan_frames
+from penstock.model.errors import Damaged, OffsetUnavailable
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator, Sequence
+    from pathlib import Path
+
+    from penstock.log.commit import Commit
+    from penstock.log.scan import End
+    from penstock.storage.files import File, Files
+
+_LOG = logging.getLogger(__name__)
+
+
+class Message(NamedTuple):
+    """One message as it was appended."""
+
+    offset: int
+    data: bytes
+
+
+class Location(NamedTuple):
+    """The file that holds an offset."""
+
+    path: Path
+    first_offset: int
+    end_offset: int
+    """One past the last message to read from it; grows while the file is being written."""
+    index: Sequence[tuple[int, int]] | None
+    """(offset, position) pairs of a file that has no seal yet; None: read the seal."""
+
+
+class Source(Protocol):
+    """What a reader needs of a log."""
+
+    @property
+    def start_offset(self) -> int:
+        """The oldest offset there is."""
+        ...
+
+    @property
+    def end_offset(self) -> int:
+        """One past the newest offset that readers may see."""
+        ...
+
+    def cached(self, offset: int) -> Batch | None:
+        """Messages from memory, if it still has them."""
+        ...
+
+    def locate(self, offset: int) -> Location | None:
+        """The file that holds the offset; None where retention was faster."""
+        ...
+
+    def next_commit(self, offset: int) -> Commit | None:
+        """What to wait for when `offset` is not there yet; None when it is, or never will be."""
+        ...
+
+    def check_readable(self) -> None:
+        """Raises why a log without new messages will never have any."""
+        ...
+
+
+class Reader:
+    """A position in a log, and the way on from there. Not for two threads at once.
+
+    Messages come in order, each once. Damaged ones are passed over and listed in `lost`. Where
+    retention removed what was to come next, reading raises OffsetUnavailable. Any number of
+    readers may run, each at its own pace; none holds up the writer.
+    """
+
+    def __init__(self, source: Source, files: Files, offset: int, *, follow: bool) -> None:
+        self.position = offset
+        self.lost: list[Lost] = []
+        self._source = source
+        self._files = files
+        self._follow = follow
+        self._file: _OpenFile | None = None
+
+    def read_batch(self) -> Batch | None:
+        """The next messages that are there now (about 1 MiB), or None at the end. Never waits."""
+        while self.position < self._source.end_offset:
+            batch = self._source.cached(self.position)
+            if batch is not None:
+                self._close_file()
+            else:
+                batch = self._from_file()
+            if batch is not None:
+                self.position = batch.first_offset + len(batch.messages)
+                return batch
+        return None
+
+    def next_batch(self, timeout: float | None = None) -> Batch | None:
+        """The next messages, waiting for them; None after the timeout or when the log closed."""
+        while (batch := self.read_batch()) is None:
+            commit = self._source.next_commit(self.position)
+            if commit is None:
+                if self.position >= self._source.end_offset:
+                    self._source.check_readable()
+                    return None
+            elif not commit.settle(timeout):
+                return None
+        return batch
+
+    async def next_batch_async(self) -> Batch | None:
+        """The next messages, awaiting them; None when the log closed. Safe to cancel."""
+        while (batch := self.read_batch()) is None:
+            commit = self._source.next_commit(self.position)
+            if commit is None:
+                if self.position >= self._source.end_offset:
+                    self._source.check_readable()
+                    return None
+            else:
+                await commit.settle_async()
+        return batch
+
+    def __iter__(self) -> Iterator[Message]:
+        """Message by message: to the end, or for ever with `follow`."""
+        while (batch := self.next_batch() if self._follow else self.read_batch()) is not None:
+            yield from map(Message, _offsets(batch), batch.messages)
+
+    async def __aiter__(self) -> AsyncIterator[Message]:
+        """Message by message: to the end, or for ever with `follow`."""
+        while True:
+            batch = await self.next_batch_async() if self._follow else self.read_batch()
+            if batch is None:
+                return
+            for offset, data in zip(_offsets(batch), batch.messages, strict=True):
+                yield Message(offset, data)
+
+    def close(self) -> None:
+        """Gives back the file it has open. Reading on opens it again."""
+        self._close_file()
+
+    def _from_file(self) -> Batch | None:
+        """The next batch from a file; None where the position only moved past damage."""
+        if self._file is None or not self._file.holds(self.position):
+            self._close_file()
+            self._file = self._open_file()
+        item = next(self._file.walk)
+        if isinstance(item, Run):
+            return Batch(item.first_offset, item.messages)
+        if isinstance(item, Gap):
+            self._pass_over(item)
+            return None
+        self._close_file()  # read to its end, which may have moved since
+        return None
+
+    def _open_file(self) -> _OpenFile:
+        while True:
+            location = self._source.locate(self.position)
+            if location is None:
+                earliest, end = self._source.start_offset, self._source.end_offset
+                text = f"offset {self.position} is gone: the log begins at {earliest}"
+                raise OffsetUnavailable(text, earliest=earliest, end=end)
+            try:
+                return _OpenFile(self._files, location, self.position)
+            except FileNotFoundError:  # retention was faster; look again
+                continue
+
+    def _pass_over(self, gap: Gap) -> None:
+        if gap.end_offset > gap.first_offset:
+            assert self._file is not None
+            lost = Lost(
+                gap.first_offset, gap.end_offset, self._file.name, gap.position, "damaged frames"
+            )
+            self.lost.append(lost)
+            _LOG.error("passed over %s", lost)
+        self.position = max(self.position, gap.end_offset)
+
+    def _close_file(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def __del__(self) -> None:
+        """A dropped reader leaves no file open."""
+        self._close_file()
+
+
+class _OpenFile:
+    """One file, being walked."""
+
+    def __init__(self, files: Files, location: Location, offset: int) -> None:
+        self.name = location.path.name
+        self._file: File | None = files.open(location.path)
+        try:
+            self.walk = self._begin(self._file, location, offset)
+        except BaseException:
+            self.close()
+            raise
+        self._first, self._end = location.first_offset, location.end_offset
+
+    def holds(self, offset: int) -> bool:
+        return self._first <= offset < self._end
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _begin(self, file: File, location: Location, offset: int) -> Iterator[Run | Gap | End]:
+        """Starts at the last index entry before `offset`, and drops what lies between."""
+        try:
+            header, _ = read_header(file)
+        except Damaged:
+            return iter([Gap(offset, location.end_offset, 0, file.size())])
+        if header.first_offset != first_offset_of(location.path.name):
+            return iter([Gap(offset, location.end_offset, 0, file.size())])
+        index = location.index
+        if index is None:
+            seal = read_seal(file, header)
+            index = seal.index if seal is not None else ()
+        at = bisect.bisect_right(index, (offset, fmt.SEAL_OFFSET)) - 1
+        start = index[at] if at >= 0 else (header.first_offset, fmt.HEADER_BYTES)
+        walk = scan_frames(file, header.seed, start[1], start[0], location.end_offset)
+        return _from_offset(walk, offset)
+
+
+def _from_offset(walk: Iterator[Run | Gap | End], offset: int) -> Iterator[Run | Gap | End]:
+    for item in walk:
+        if isinstance(item, Run) and item.first_offset < offset:
+            messages = item.messages[offset - item.first_offset :]
+            if messages:
+                yield Run(offset, messages, item.position, item.end_position)
+        elif isinstance(item, Gap) and item.first_offset < offset:
+            if item.end_offset > offset:
+                yield Gap(offset, item.end_offset, item.position, item.end_position)
+        else:
+            yield item
+
+
+def _offsets(batch: Batch) -> range:
+    return range(batch.first_offset, batch.first_offset + len(batch.messages))

@@ -1,0 +1,267 @@
+"""Opening a folder of log files after anything may have happened to it.
+
+Sealed files are taken at their word: their messages are verified when they are read. A file that
+was never sealed was being written when the process ended. Its valid frames are copied into a new,
+sealed file, which then takes its name:
+
+- a torn tail is left out;
+- after a failed fsync the old file's pages may read well now and be gone tomorrow; the copy is
+  written and synced anew;
+- until the rename the old file is untouched, so recovery may be interrupted anywhere.
+
+Where frames in the middle are damaged the old file stays beside the copy as `….damaged`.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from penstock.log import checkpoint as ckpt
+from penstock.log import format as fmt
+from penstock.log.inventory import LogFile, Lost, file_name, first_offset_of
+from penstock.log.scan import End, Gap, Run, read_header, read_seal, scan_frames
+from penstock.model.errors import Damaged, FormatError
+from penstock.storage.files import read_whole
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from penstock.model.clock import Clock
+    from penstock.storage.files import File, Files
+
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Recovered:
+    """A log's folder, understood."""
+
+    log_id: uuid.UUID | None = None
+    files: list[LogFile] = field(default_factory=list)
+    next_offset: int = 0
+    lost: list[Lost] = field(default_factory=list)
+    """What could not be read, found now or by an earlier repair."""
+    torn_bytes: int = 0
+
+
+def recover(files: Files, folder: Path, clock: Clock, *, verify: bool = False) -> Recovered:
+    """Brings the folder into order and says what is in it. The caller holds the folder's lock.
+
+    `verify` reads every message of sealed files too, and repairs what is damaged.
+    """
+    return _Recovery(files, folder, clock, verify).run()
+
+
+def load_checkpoint(files: Files, folder: Path) -> ckpt.Checkpoint | None:
+    """The checkpoint, if there is one that can be relied on."""
+    try:
+        return ckpt.decode_checkpoint(read_whole(files, folder / ckpt.NAME), folder)
+    except FileNotFoundError:
+        return None
+    except FormatError as error:
+        _LOG.warning("%s: %s; reading the files instead", folder / ckpt.NAME, error)
+        return None
+
+
+class _Recovery:
+    def __init__(self, files: Files, folder: Path, clock: Clock, verify: bool) -> None:
+        self._files = files
+        self._folder = folder
+        self._clock = clock
+        self._verify = verify
+        self._found = Recovered()
+
+    def run(self) -> Recovered:
+        names = self._files.names(self._folder)
+        for name in names:
+            if name.endswith(".tmp"):  # from before a rename: nothing relies on it
+                self._files.remove(self._folder / name)
+        checkpoint = load_checkpoint(self._files, self._folder)
+        known = {} if checkpoint is None or self._verify else _by_offset(checkpoint.files)
+        if checkpoint is not None:
+            self._found.log_id = checkpoint.log_id
+        firsts = [first for name in names if (first := first_offset_of(name)) is not None]
+        for at, first in enumerate(firsts):
+            following = firsts[at + 1] if at + 1 < len(firsts) else None
+            self._take(first, following, known.get(first))
+        if checkpoint is not None:
+            self._expect(checkpoint.next_offset, "the file that held them is missing")
+        for file in self._found.files:
+            self._found.lost += [
+                Lost(first, end, file.path.name, 0, "lost in an earlier repair")
+                for first, end in file.lost
+                if not any(lost.first_offset == first for lost in self._found.lost)
+            ]
+        return self._found
+
+    def _take(self, first: int, following: int | None, known: LogFile | None) -> None:
+        """Adds the file that begins with offset `first`; the next one begins with `following`."""
+        path = self._folder / file_name(first)
+        if self._found.files or self._found.next_offset:
+            self._expect(first, "the file that held them is missing")
+        self._found.next_offset = max(self._found.next_offset, first)
+        file = self._files.open(path)
+        try:
+            if known is not None and known.size == file.size():
+                taken: LogFile | None = known
+            else:
+                taken = self._examine(path, file, following)
+        finally:
+            file.close()
+        if taken is not None:
+            self._found.files.append(taken)
+            self._found.next_offset = taken.end_offset
+
+    def _examine(self, path: Path, file: File, following: int | None) -> LogFile | None:
+        header, reason = self._identify(path, file)
+        if header is None:
+            self._set_aside(path, reason)
+            return self._write_off(path, file.size(), following, reason)
+        seal = read_seal(file, header)
+        if seal is None:
+            return self._rebuild(path, file, header, following)
+        if self._verify and not self._is_sound(file, header, seal):
+            return self._rebuild(path, file, header, seal.end_offset)
+        sealed = (header.first_offset, seal.end_offset, file.size(), seal.sealed_at_ns, seal.lost)
+        return LogFile(path, *sealed)
+
+    def _identify(self, path: Path, file: File) -> tuple[fmt.Header | None, str]:
+        try:
+            header, _ = read_header(file)
+        except Damaged as error:
+            return None, str(error)
+        if header.first_offset != first_offset_of(path.name):
+            return None, f"the header says it begins at offset {header.first_offset}"
+        if self._found.log_id is None:
+            self._found.log_id = header.log_id
+        if header.log_id != self._found.log_id:
+            return None, f"the file belongs to another log ({header.log_id})"
+        return header, ""
+
+    def _is_sound(self, file: File, header: fmt.Header, seal: fmt.Seal) -> bool:
+        if read_header(file)[1]:
+            return False
+        walk = scan_frames(
+            file, header.seed, fmt.HEADER_BYTES, header.first_offset, seal.end_offset
+        )
+        lost = [(item.first_offset, item.end_offset) for item in walk if isinstance(item, Gap)]
+        return tuple(lost) == seal.lost
+
+    def _rebuild(
+        self, path: Path, file: File, header: fmt.Header, end: int | None
+    ) -> LogFile | None:
+        """Copies what is readable into a sealed file of the same name."""
+        scratch = path.with_name(path.name + ".tmp")
+        copy = self._files.create(scratch)
+        try:
+            rebuilt = _copy_frames(file, copy, header, end, self._clock.wall_ns())
+            if rebuilt.seal.end_offset == header.first_offset:
+                # Nothing was ever written. The name alone carries the offset on.
+                self._files.remove(scratch)
+                return None
+            copy.sync()
+        finally:
+            copy.close()
+        self._found.torn_bytes += rebuilt.torn_bytes
+        for gap in rebuilt.gaps:
+            lost = (gap.first_offset, gap.end_offset, path.name, gap.position)
+            self._report(Lost(*lost, f"{gap.end_position - gap.position} bytes are damaged"))
+        if rebuilt.gaps:
+            self._set_aside(path, "damaged frames", keep=True)
+        self._files.rename(scratch, path)
+        self._files.sync_folder(self._folder)
+        seal = rebuilt.seal
+        return LogFile(
+            path, header.first_offset, seal.end_offset, rebuilt.size, seal.sealed_at_ns, seal.lost
+        )
+
+    def _write_off(self, path: Path, size: int, following: int | None, reason: str) -> None:
+        """Loses a whole file. Offsets that may have been in it are not given out again."""
+        first = self._found.next_offset
+        end = following if following is not None else first + max(size, 0) // fmt.FRAME_BYTES
+        if end > first:
+            self._report(Lost(first, end, path.name, 0, reason))
+        self._found.next_offset = end
+
+    def _expect(self, offset: int, reason: str) -> None:
+        if self._found.next_offset < offset:
+            name = file_name(self._found.next_offset)
+            self._report(Lost(self._found.next_offset, offset, name, 0, reason))
+            self._found.next_offset = offset
+
+    def _report(self, lost: Lost) -> None:
+        _LOG.error("%s: lost %s", self._folder, lost)
+        self._found.lost.append(lost)
+
+    def _set_aside(self, path: Path, reason: str, *, keep: bool = False) -> None:
+        """Gives the file a second name ending in `.damaged`, and `keep` or drops the first."""
+        aside = path.with_name(path.name + ".damaged")
+        number = 1
+        while True:
+            try:
+                self._files.link(path, aside)
+                break
+            except FileExistsError:
+                number += 1
+                aside = path.with_name(f"{path.name}.damaged-{number}")
+        if not keep:
+            self._files.remove(path)
+        self._files.sync_folder(self._folder)
+        _LOG.error("%s is kept as %s: %s", path, aside.name, reason)
+
+
+@dataclass(frozen=True, slots=True)
+class _Rebuilt:
+    seal: fmt.Seal
+    size: int
+    gaps: list[Gap]
+    torn_bytes: int
+
+
+def _copy_frames(
+    source: File, target: File, header: fmt.Header, end: int | None, sealed_at_ns: int
+) -> _Rebuilt:
+    target.pwrite(fmt.encode_header(header), 0)
+    position, messages, index, gaps = fmt.HEADER_BYTES, 0, list[tuple[int, int]](), list[Gap]()
+    last = End(header.first_offset, position)
+    for item in scan_frames(source, header.seed, position, header.first_offset, end):
+        if isinstance(item, Run):
+            index.append((item.first_offset, position))
+            data = fmt.encode_frames(item.messages, item.first_offset, header.seed)
+            target.pwrite(data, position)
+            position += len(data)
+            messages += len(item.messages)
+        elif isinstance(item, Gap):
+            gaps.append(item)
+        else:
+            last = item
+    lost = _merged([(gap.first_offset, gap.end_offset) for gap in gaps])
+    seal = fmt.Seal(last.offset, sealed_at_ns, messages, lost, tuple(index))
+    data = fmt.encode_seal(seal, position, header.seed)
+    target.pwrite(data, position)
+    return _Rebuilt(seal, position + len(data), _new_damage(gaps), last.torn_bytes)
+
+
+def _merged(spans: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+    merged: list[tuple[int, int]] = []
+    for first, end in spans:
+        if first == end:
+            continue
+        if merged and merged[-1][1] == first:
+            merged[-1] = (merged[-1][0], end)
+        else:
+            merged.append((first, end))
+    return tuple(merged)
+
+
+def _new_damage(gaps: list[Gap]) -> list[Gap]:
+    """Without the jumps that an earlier repair left: they have no bytes."""
+    return [gap for gap in gaps if gap.end_position > gap.position]
+
+
+def _by_offset(files: Iterable[LogFile]) -> dict[int, LogFile]:
+    return {file.first_offset: replace(file) for file in files}

@@ -1,0 +1,5 @@
+"""What Penstock counts."""
+
+from penstock.metrics.registry import LogMetrics, Metrics, shared_metrics
+
+__all__ = ["LogMetrics", "Metrics", "shared_metrics"]

@@ -1,0 +1,32 @@
+"""The names of all metrics, and nothing else.
+
+| name | type | labels | meaning |
+|---|---|---|---|
+| `penstock_log_messages_total` | counter | topic | messages made durable |
+| `penstock_log_bytes_total` | counter | topic | bytes of frames made durable |
+| `penstock_log_commits_total` | counter | topic | group commits |
+| `penstock_log_commit_seconds` | histogram | | time to write and sync one group commit |
+| `penstock_log_rotations_total` | counter | topic | files finished |
+| `penstock_log_removed_files_total` | counter | topic | files that retention removed |
+| `penstock_log_lost_messages_total` | counter | topic | messages found unreadable by recovery |
+| `penstock_log_torn_bytes_total` | counter | topic | bytes of interrupted writes dropped by recovery |
+| `penstock_log_disk_full_total` | counter | topic | commits refused for want of space |
+| `penstock_log_poisoned_total` | counter | topic | logs stopped by a failed write or fsync |
+| `penstock_log_checkpoint_failures_total` | counter | topic | checkpoints that could not be written |
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+LOG_MESSAGES: Final = "penstock_log_messages_total"
+LOG_BYTES: Final = "penstock_log_bytes_total"
+LOG_COMMITS: Final = "penstock_log_commits_total"
+LOG_COMMIT_SECONDS: Final = "penstock_log_commit_seconds"
+LOG_ROTATIONS: Final = "penstock_log_rotations_total"
+LOG_REMOVED_FILES: Final = "penstock_log_removed_files_total"
+LOG_LOST_MESSAGES: Final = "penstock_log_lost_messages_total"
+LOG_TORN_BYTES: Final = "penstock_log_torn_bytes_total"
+LOG_DISK_FULL: Final = "penstock_log_disk_full_total"
+LOG_POISONED: Final = "penstock_log_poisoned_total"
+LOG_CHECKPOINT_FAILURES: Final = "penstock_log_checkpoint_failures_total"

@@ -1,0 +1,104 @@
+"""Every error that Penstock raises on purpose.
+
+    PenstockError
+    ├── InvalidArgument          the call can never succeed as it is
+    │   ├── InvalidTopic
+    │   ├── InvalidSetting
+    │   └── MessageTooLarge
+    ├── Retryable                nothing was stored; the same call may succeed later
+    │   ├── QueueFull
+    │   └── DiskFull
+    ├── LogUnavailable           this log object takes no more messages
+    │   ├── LogClosed
+    │   ├── LogPoisoned
+    │   └── LogLocked
+    ├── OffsetUnavailable        a reader asked for what is not there
+    └── FormatError              bytes on disk are not what they should be
+        ├── Damaged
+        └── UnsupportedVersion
+
+Operating system errors that are none of these (permission denied, …) pass through unchanged.
+"""
+
+from __future__ import annotations
+
+
+class PenstockError(Exception):
+    """The root: catches everything that Penstock raises on purpose."""
+
+
+class InvalidArgument(PenstockError, ValueError):
+    """The call can never succeed as it is; correct it."""
+
+
+class InvalidTopic(InvalidArgument):
+    """A topic name that cannot be stored without ambiguity; choose another."""
+
+
+class InvalidSetting(InvalidArgument):
+    """A setting outside its range, or one that contradicts another."""
+
+
+class MessageTooLarge(InvalidArgument):
+    """A message over `LogSettings.max_message_bytes`; split it."""
+
+
+class Retryable(PenstockError):
+    """Nothing was stored. The same call may succeed after `retry_after_s`."""
+
+    def __init__(self, message: str, *, retry_after_s: float = 1.0) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
+
+
+class QueueFull(Retryable):
+    """The bytes waiting for the disk are at their bound and the caller chose not to wait."""
+
+
+class DiskFull(Retryable):
+    """No space left for the message. The log goes on by itself when there is space again."""
+
+
+class LogUnavailable(PenstockError):
+    """This log object takes no more messages; `Log.open` a new one."""
+
+
+class LogClosed(LogUnavailable):
+    """The log was closed by its owner."""
+
+
+class LogPoisoned(LogUnavailable):
+    """A write or an fsync failed, so nobody knows what the file holds.
+
+    Messages that were waiting may or may not be in the log. Close it and open it again:
+    recovery copies what is readable into a new file.
+    """
+
+
+class LogLocked(LogUnavailable):
+    """Another process (`pid`) or another object in this one has the log open for writing."""
+
+    def __init__(self, message: str, *, pid: int | None = None) -> None:
+        super().__init__(message)
+        self.pid = pid
+
+
+class OffsetUnavailable(PenstockError):
+    """The offset was removed by retention or was not written yet; `earliest` and `end` are."""
+
+    def __init__(self, message: str, *, earliest: int = 0, end: int = 0) -> None:
+        super().__init__(message)
+        self.earliest = earliest
+        self.end = end
+
+
+class FormatError(PenstockError):
+    """Bytes on disk are not what they should be; `penstock fsck` says more."""
+
+
+class Damaged(FormatError):
+    """A checksum or a structure is wrong."""
+
+
+class UnsupportedVersion(FormatError):
+    """Written by a newer Penstock; open it with that one."""

@@ -1,0 +1,83 @@
+"""The data directory: its identity, and where each topic partition lives in it."""
+
+from __future__ import annotations
+
+import json
+import re
+import uuid
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from penstock.model.errors import Damaged, InvalidTopic, UnsupportedVersion
+from penstock.model.topics import Topic, decode_part, encode_part
+from penstock.storage.files import Files, LocalFiles, read_whole, write_atomically
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+FORMAT_VERSION = 1
+IDENTITY = "penstock.json"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Partition:
+    """One topic partition: `folder` holds its log, segments and acknowledgements."""
+
+    topic: Topic
+    number: int
+    folder: Path
+
+    @property
+    def log_folder(self) -> Path:
+        """Where the log's files are."""
+        return self.folder / "log"
+
+
+class DataDirectory:
+    """The root of everything that one Penstock keeps on local disk."""
+
+    def __init__(self, root: Path, files: Files | None = None) -> None:
+        self.root = root
+        self._files = files or LocalFiles()
+
+    def create(self) -> str:
+        """Makes the directory where there is none, and returns its identity either way."""
+        if IDENTITY in self._files.names(self.root):
+            return self.identity()
+        self._files.make_folder(self.root)
+        identity = str(uuid.uuid4())
+        document = {"penstock": "data directory", "version": FORMAT_VERSION, "id": identity}
+        text = json.dumps(document, indent=2) + "\n"
+        write_atomically(self._files, self.root / IDENTITY, text.encode())
+        return identity
+
+    def identity(self) -> str:
+        """The id in penstock.json; Damaged or UnsupportedVersion where that cannot be relied on."""
+        path = self.root / IDENTITY
+        try:
+            document = json.loads(read_whole(self._files, path))
+            version, identity = int(document["version"]), str(document["id"])
+        except (ValueError, KeyError, TypeError):
+            raise Damaged(f"{path} does not describe a data directory") from None
+        if version > FORMAT_VERSION:
+            raise UnsupportedVersion(f"{path} has version {version}, this is {FORMAT_VERSION}")
+        return identity
+
+    def partition(self, topic: Topic, number: int = 0) -> Partition:
+        """Where a partition is, or would be."""
+        parts = ("topics", encode_part(topic.namespace), encode_part(topic.name), str(number))
+        return Partition(topic, number, self.root.joinpath(*parts))
+
+    def partitions(self) -> Iterator[Partition]:
+        """Every partition there is, by topic and number; folders of other names are passed over."""
+        top = self.root / "topics"
+        for namespace in self._files.names(top):
+            for name in self._files.names(top / namespace):
+                try:
+                    topic = Topic(decode_part(namespace), decode_part(name))
+                except InvalidTopic:
+                    continue
+                numbers = self._files.names(top / namespace / name)
+                for number in sorted(int(n) for n in numbers if re.fullmatch(r"0|[1-9]\d*", n)):
+                    yield self.partition(topic, number)
