@@ -19,16 +19,19 @@ class Batch(NamedTuple):
 class Cache:
     """Holds at most `limit` bytes, dropping the oldest commits first. The log's lock guards it."""
 
-    __slots__ = ("_bytes", "_commits", "_firsts", "_gone", "_limit")
+    __slots__ = ("_commits", "_firsts", "_gone", "_limit", "_size")
 
     def __init__(self, limit_bytes: int) -> None:
         self._limit = limit_bytes
-        self.clear()
+        self._firsts: list[int] = []
+        self._commits: list[tuple[list[bytes], int]] = []
+        self._gone = 0  # leading entries that were dropped and not yet cut off
+        self._size = 0
 
     @property
-    def bytes(self) -> int:
-        """What it holds."""
-        return self._bytes
+    def size(self) -> int:
+        """The bytes it holds."""
+        return self._size
 
     @property
     def first_offset(self) -> int | None:
@@ -39,9 +42,9 @@ class Cache:
         """Takes the messages of a commit, which follow those of the last one."""
         self._firsts.append(first_offset)
         self._commits.append((messages, size))
-        self._bytes += size
-        while self._bytes > self._limit:
-            self._bytes -= self._commits[self._gone][1]
+        self._size += size
+        while self._size > self._limit:
+            self._size -= self._commits[self._gone][1]
             self._commits[self._gone] = _DROPPED
             self._gone += 1
         if self._gone * 2 > len(self._commits):
@@ -62,10 +65,7 @@ class Cache:
 
     def clear(self) -> None:
         """Forgets everything."""
-        self._firsts: list[int] = []
-        self._commits: list[tuple[list[bytes], int]] = []
-        self._gone = 0
-        self._bytes = 0
+        self._firsts, self._commits, self._gone, self._size = [], [], 0, 0
 
 
 _DROPPED: tuple[list[bytes], int] = ([], 0)

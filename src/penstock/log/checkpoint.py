@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import uuid
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from isal.isal_zlib import crc32
@@ -43,7 +43,7 @@ def encode_checkpoint(
     log_id: uuid.UUID, next_offset: int, files: Sequence[LogFile], written_at_ns: int
 ) -> bytes:
     """The text of the file."""
-    written_at = datetime.fromtimestamp(written_at_ns // 10**9, timezone.utc)
+    written_at = datetime.fromtimestamp(written_at_ns // 10**9, UTC)
     document: dict[str, Any] = {
         "penstock": "log checkpoint",
         "version": VERSION,

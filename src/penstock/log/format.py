@@ -124,8 +124,11 @@ def _decode_copy(block: bytes, at: int) -> Header | None:
 # --- frames ------------------------------------------------------------------------------------
 
 
-def encode_frames(messages: Sequence[bytes], first_offset: int, seed: int) -> bytes:
-    """One frame a message, with offsets from `first_offset` on."""
+def encode_frames(messages: Sequence[bytes], first_offset: int, seed: int) -> list[bytes]:
+    """One frame a message, with offsets from `first_offset` on: head, message, head, message, ….
+
+    Not joined: a write can gather them, and copying large commits costs more than encoding them.
+    """
     parts: list[bytes] = []
     add = parts.append
     checked, whole = _FRAME_CHECKED.pack, _FRAME.pack
@@ -135,7 +138,7 @@ def encode_frames(messages: Sequence[bytes], first_offset: int, seed: int) -> by
         add(whole(offset, length, crc32(message, crc32(checked(offset, length), seed))))
         add(message)
         offset += 1
-    return b"".join(parts)
+    return parts
 
 
 def decode_frames(
@@ -191,7 +194,8 @@ def encode_seal(seal: Seal, position: int, seed: int) -> bytes:
     """The seal's frame for `position`, and the trailer behind it."""
     head = (seal.end_offset, seal.sealed_at_ns, seal.messages, len(seal.lost), len(seal.index))
     payload = _SEAL.pack(*head) + b"".join(_PAIR.pack(*pair) for pair in seal.lost + seal.index)
-    return encode_frames([payload], SEAL_OFFSET, seed) + _encode_trailer(position, seed)
+    frame = b"".join(encode_frames([payload], SEAL_OFFSET, seed))
+    return frame + _encode_trailer(position, seed)
 
 
 def decode_seal(payload: bytes) -> Seal:

@@ -41,8 +41,8 @@ class Lost:
         return self.end_offset - self.first_offset
 
     def __str__(self) -> str:
-        span = f"offsets {self.first_offset} to {self.end_offset - 1}"
-        return f"{span} ({self.messages} messages) in {self.file} at byte {self.position}: {self.reason}"
+        span = f"{self.messages} messages (offsets {self.first_offset} to {self.end_offset - 1})"
+        return f"{span} in {self.file} at byte {self.position}: {self.reason}"
 
 
 def file_name(first_offset: int) -> str:

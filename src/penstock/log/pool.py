@@ -12,6 +12,7 @@ import logging
 import queue
 import threading
 import time
+import weakref
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 
 DEFAULT_THREADS = 4
-"""An fdatasync holds its thread but no core, so a few more threads than cores overlap their waits."""
+"""An fdatasync holds its thread but no core: more threads than cores overlap their waits."""
 
 
 class Pool(Protocol):
@@ -76,7 +77,7 @@ class CommitPool:
             job = self._jobs.get()
             try:
                 job()
-            except Exception:
+            except Exception:  # noqa: BLE001 - one log's trouble must not end the thread of all
                 _LOG.exception("a background job failed")
             del job  # an idle thread keeps no log alive
 
@@ -88,6 +89,28 @@ class CommitPool:
                 _, _, job = heapq.heappop(self._timers)
             self._jobs.put(job)
             del job
+
+
+class Timers:
+    """A log's timers: at most one of a kind runs at a time."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+        self._running: set[str] = set()
+
+    def start(self, kind: str, delay_s: float, method: Callable[[], None]) -> None:
+        """Calls the bound method after the delay, unless its object is gone by then."""
+        if kind in self._running:
+            return
+        self._running.add(kind)
+        reference, running = weakref.WeakMethod(method), self._running
+
+        def fire() -> None:
+            running.discard(kind)
+            if (alive := reference()) is not None:
+                alive()
+
+        self._pool.call_later(delay_s, fire)
 
 
 _shared = CommitPool()

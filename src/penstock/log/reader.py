@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from penstock.log import format as fmt
 from penstock.log.cache import Batch
-from penstock.log.inventory import Lost, first_offset_of
+from penstock.log.inventory import Lost, file_name, first_offset_of
 from penstock.log.scan import Gap, Run, read_header, read_seal, scan_frames
 from penstock.model.errors import Damaged, OffsetUnavailable
 
@@ -31,13 +31,13 @@ class Message(NamedTuple):
 
 
 class Location(NamedTuple):
-    """The file that holds an offset."""
+    """A file to read from."""
 
     path: Path
     first_offset: int
     end_offset: int
     """One past the last message to read from it; grows while the file is being written."""
-    index: Sequence[tuple[int, int]] | None
+    sparse_index: Sequence[tuple[int, int]] | None
     """(offset, position) pairs of a file that has no seal yet; None: read the seal."""
 
 
@@ -59,7 +59,7 @@ class Source(Protocol):
         ...
 
     def locate(self, offset: int) -> Location | None:
-        """The file that holds the offset; None where retention was faster."""
+        """The first file with anything at or behind the offset; None where nothing follows."""
         ...
 
     def next_commit(self, offset: int) -> Commit | None:
@@ -147,36 +147,41 @@ class Reader:
         if self._file is None or not self._file.holds(self.position):
             self._close_file()
             self._file = self._open_file()
+            if self._file is None:
+                return None
         item = next(self._file.walk)
         if isinstance(item, Run):
             return Batch(item.first_offset, item.messages)
         if isinstance(item, Gap):
-            self._pass_over(item)
-            return None
-        self._close_file()  # read to its end, which may have moved since
+            self._pass_over(item.end_offset, self._file.name, item.position, "damaged frames")
+        else:
+            self._close_file()  # read to its end, which may have moved since
         return None
 
-    def _open_file(self) -> _OpenFile:
-        while True:
-            location = self._source.locate(self.position)
-            if location is None:
-                earliest, end = self._source.start_offset, self._source.end_offset
-                text = f"offset {self.position} is gone: the log begins at {earliest}"
-                raise OffsetUnavailable(text, earliest=earliest, end=end)
-            try:
-                return _OpenFile(self._files, location, self.position)
-            except FileNotFoundError:  # retention was faster; look again
-                continue
+    def _open_file(self) -> _OpenFile | None:
+        """The file with the position in it; None where the position moved over a lost file."""
+        earliest, end = self._source.start_offset, self._source.end_offset
+        if self.position < earliest:
+            text = f"offset {self.position} is gone: the log begins at {earliest}"
+            raise OffsetUnavailable(text, earliest=earliest, end=end)
+        location = self._source.locate(self.position)
+        begins = end if location is None else location.first_offset
+        if location is None or begins > self.position:
+            self._pass_over(begins, file_name(self.position), 0, "the file is missing")
+            return None
+        try:
+            return _OpenFile(self._files, location, self.position)
+        except FileNotFoundError:  # retention was faster, or somebody's hand
+            if self.position >= self._source.start_offset:
+                raise
+            return None
 
-    def _pass_over(self, gap: Gap) -> None:
-        if gap.end_offset > gap.first_offset:
-            assert self._file is not None
-            lost = Lost(
-                gap.first_offset, gap.end_offset, self._file.name, gap.position, "damaged frames"
-            )
+    def _pass_over(self, end_offset: int, file: str, position: int, reason: str) -> None:
+        if end_offset > self.position:
+            lost = Lost(self.position, end_offset, file, position, reason)
             self.lost.append(lost)
             _LOG.error("passed over %s", lost)
-        self.position = max(self.position, gap.end_offset)
+            self.position = end_offset
 
     def _close_file(self) -> None:
         if self._file is not None:
@@ -217,7 +222,7 @@ class _OpenFile:
             return iter([Gap(offset, location.end_offset, 0, file.size())])
         if header.first_offset != first_offset_of(location.path.name):
             return iter([Gap(offset, location.end_offset, 0, file.size())])
-        index = location.index
+        index = location.sparse_index
         if index is None:
             seal = read_seal(file, header)
             index = seal.index if seal is not None else ()

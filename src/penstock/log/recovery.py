@@ -15,7 +15,6 @@ Where frames in the middle are damaged the old file stays beside the copy as `â€
 from __future__ import annotations
 
 import logging
-import uuid
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -27,6 +26,7 @@ from penstock.model.errors import Damaged, FormatError
 from penstock.storage.files import read_whole
 
 if TYPE_CHECKING:
+    import uuid
     from collections.abc import Iterable
     from pathlib import Path
 
@@ -120,7 +120,8 @@ class _Recovery:
         header, reason = self._identify(path, file)
         if header is None:
             self._set_aside(path, reason)
-            return self._write_off(path, file.size(), following, reason)
+            self._write_off(path, file.size(), following, reason)
+            return None
         seal = read_seal(file, header)
         if seal is None:
             return self._rebuild(path, file, header, following)
@@ -182,7 +183,7 @@ class _Recovery:
     def _write_off(self, path: Path, size: int, following: int | None, reason: str) -> None:
         """Loses a whole file. Offsets that may have been in it are not given out again."""
         first = self._found.next_offset
-        end = following if following is not None else first + max(size, 0) // fmt.FRAME_BYTES
+        end = following if following is not None else first + size // fmt.FRAME_BYTES
         if end > first:
             self._report(Lost(first, end, path.name, 0, reason))
         self._found.next_offset = end
@@ -225,15 +226,16 @@ class _Rebuilt:
 def _copy_frames(
     source: File, target: File, header: fmt.Header, end: int | None, sealed_at_ns: int
 ) -> _Rebuilt:
-    target.pwrite(fmt.encode_header(header), 0)
+    target.pwrite([fmt.encode_header(header)], 0)
     position, messages, index, gaps = fmt.HEADER_BYTES, 0, list[tuple[int, int]](), list[Gap]()
     last = End(header.first_offset, position)
     for item in scan_frames(source, header.seed, position, header.first_offset, end):
         if isinstance(item, Run):
             index.append((item.first_offset, position))
-            data = fmt.encode_frames(item.messages, item.first_offset, header.seed)
-            target.pwrite(data, position)
-            position += len(data)
+            target.pwrite(
+                fmt.encode_frames(item.messages, item.first_offset, header.seed), position
+            )
+            position += sum(map(len, item.messages)) + fmt.FRAME_BYTES * len(item.messages)
             messages += len(item.messages)
         elif isinstance(item, Gap):
             gaps.append(item)
@@ -242,7 +244,7 @@ def _copy_frames(
     lost = _merged([(gap.first_offset, gap.end_offset) for gap in gaps])
     seal = fmt.Seal(last.offset, sealed_at_ns, messages, lost, tuple(index))
     data = fmt.encode_seal(seal, position, header.seed)
-    target.pwrite(data, position)
+    target.pwrite([data], position)
     return _Rebuilt(seal, position + len(data), _new_damage(gaps), last.torn_bytes)
 
 

@@ -13,7 +13,7 @@ from penstock.storage.files import OUT_OF_SPACE
 
 if TYPE_CHECKING:
     import uuid
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
     from penstock.model.clock import Clock
@@ -23,8 +23,12 @@ MIN_ZEROED_BYTES = 64 * 1024
 MAX_ZEROED_BYTES = 1024 * 1024
 """Zeros are written ahead, so that most commits change neither the size nor the extents of the file
 and their fdatasync writes data alone. A file begins with little and gets more as it grows."""
-WRITE_BYTES = 4 * 1024 * 1024
-"""A large commit is encoded and written in pieces of about this size."""
+ZEROED_COMMIT_BYTES = 256 * 1024
+"""Larger commits extend the file as they go: writing their bytes twice would cost more."""
+WRITE_BYTES = 1024 * 1024
+WRITE_MESSAGES = 512
+"""A large commit is encoded and written in pieces of at most about this size."""
+_ZEROS = memoryview(bytes(MAX_ZEROED_BYTES))
 
 
 class FileWriter:
@@ -55,18 +59,21 @@ class FileWriter:
         path = folder / file_name(first_offset)
         scratch = path.with_name(path.name + ".tmp")
         block = fmt.encode_header(header) + bytes(MIN_ZEROED_BYTES)
-        with _full_disk_is_retryable():
+        file: File | None = None
+        try:
             file = files.create(scratch)
-            try:
-                file.pwrite(block, 0)
-                file.sync()
-                files.rename(scratch, path)
-                files.sync_folder(folder)  # so that the name survives
-            except BaseException:
+            file.pwrite([block], 0)
+            file.sync()
+            files.rename(scratch, path)
+            files.sync_folder(folder)  # so that the name survives
+        except OSError as error:
+            if file is not None:
                 file.close()
-                with contextlib.suppress(OSError):
-                    files.remove(scratch)
-                raise
+            with contextlib.suppress(OSError):
+                files.remove(scratch)
+            if error.errno in OUT_OF_SPACE:
+                raise _disk_full() from error
+            raise
         return cls(path, file, header, len(block), clock.monotonic())
 
     def write(self, messages: Sequence[bytes], size: int) -> None:
@@ -76,18 +83,13 @@ class FileWriter:
         """
         indexed = len(self.index)
         try:
-            with _full_disk_is_retryable():
-                position = self.end
-                for piece in self._pieces(messages, size):
-                    self._file.pwrite(piece, position)
-                    position += len(piece)
-        except DiskFull:
+            self._write_frames(messages, size)
+            self._write_zeros(size)
+        except OSError as error:
             del self.index[indexed:]
-            self._file.truncate(self.end)
-            self._zeroed_to = self.end
+            self._undo_if_disk_full(error)
             raise
         self.end += size
-        self._zeroed_to = max(self._zeroed_to, position)
         self.next_offset += len(messages)
         self.unsynced_bytes += size
 
@@ -103,11 +105,9 @@ class FileWriter:
         data = fmt.encode_seal(seal, self.end, self._seed)
         size = self.end + len(data)
         try:
-            with _full_disk_is_retryable():
-                self._file.pwrite(data, self.end)
-        except DiskFull:
-            self._file.truncate(self.end)
-            self._zeroed_to = self.end
+            self._file.pwrite([data], self.end)
+        except OSError as error:
+            self._undo_if_disk_full(error)
             raise
         self._file.truncate(size)
         self.sync()
@@ -118,39 +118,39 @@ class FileWriter:
         """Gives up the file as it is; recovery will find what it holds."""
         self._file.close()
 
-    def _pieces(self, messages: Sequence[bytes], size: int) -> Iterator[bytes]:
-        """The frames in writes of about WRITE_BYTES, the last with zeros behind it."""
-        step = max(1, fmt.INDEX_STEP_BYTES * len(messages) // size)
-        position, waiting, waiting_bytes = self.end, list[bytes](), 0
+    def _write_frames(self, messages: Sequence[bytes], size: int) -> None:
+        position = self.end
+        step = max(1, min(WRITE_MESSAGES, WRITE_BYTES * len(messages) // size))
         for start in range(0, len(messages), step):
+            some = messages[start : start + step] if len(messages) > step else messages
             offset = self.next_offset + start
-            if position - self._last_indexed() >= fmt.INDEX_STEP_BYTES:
+            if position - self._indexed_to >= fmt.INDEX_STEP_BYTES:
                 self.index.append((offset, position))
-            frames = fmt.encode_frames(messages[start : start + step], offset, self._seed)
-            position += len(frames)
-            waiting.append(frames)
-            waiting_bytes += len(frames)
-            if waiting_bytes >= WRITE_BYTES:
-                yield b"".join(waiting)
-                waiting, waiting_bytes = [], 0
-        waiting.append(self._zeros_behind(position, size))
-        yield waiting[0] + waiting[1] if len(waiting) == 2 else b"".join(waiting)
+            self._file.pwrite(fmt.encode_frames(some, offset, self._seed), position)
+            position += sum(map(len, some)) + fmt.FRAME_BYTES * len(some)
 
-    def _last_indexed(self) -> int:
+    def _write_zeros(self, size: int) -> None:
+        """Zeros for the commits to come, where this one leaves none."""
+        position = self.end + size
+        if position <= self._zeroed_to:
+            return
+        self._zeroed_to = position
+        if size < ZEROED_COMMIT_BYTES:
+            ahead = min(max(position, MIN_ZEROED_BYTES), MAX_ZEROED_BYTES) - position % 4096
+            self._file.pwrite([_ZEROS[:ahead]], position)
+            self._zeroed_to = position + ahead
+
+    @property
+    def _indexed_to(self) -> int:
         return self.index[-1][1] if self.index else fmt.HEADER_BYTES
 
-    def _zeros_behind(self, position: int, size: int) -> bytes:
-        ahead = min(max(position, MIN_ZEROED_BYTES), MAX_ZEROED_BYTES)
-        if position <= self._zeroed_to or size >= ahead:
-            return b""
-        return bytes(ahead - position % 4096)
+    def _undo_if_disk_full(self, error: OSError) -> None:
+        """Cuts off what was half written and raises DiskFull, if that is what went wrong."""
+        if error.errno in OUT_OF_SPACE:
+            self._file.truncate(self.end)
+            self._zeroed_to = self.end
+            raise _disk_full() from error
 
 
-@contextlib.contextmanager
-def _full_disk_is_retryable() -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        if error.errno not in OUT_OF_SPACE:
-            raise
-        raise DiskFull("no space left on the log's disk", retry_after_s=1.0) from error
+def _disk_full() -> DiskFull:
+    return DiskFull("no space left on the log's disk", retry_after_s=1.0)

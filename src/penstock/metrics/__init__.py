@@ -1,5 +1,6 @@
 """What Penstock counts."""
 
+from penstock.metrics import names
 from penstock.metrics.registry import LogMetrics, Metrics, shared_metrics
 
-__all__ = ["LogMetrics", "Metrics", "shared_metrics"]
+__all__ = ["LogMetrics", "Metrics", "names", "shared_metrics"]

@@ -60,7 +60,7 @@ class DiskFull(Retryable):
 
 
 class LogUnavailable(PenstockError):
-    """This log object takes no more messages; `Log.open` a new one."""
+    """The log object takes no more messages; `Log.open` a new one."""
 
 
 class LogClosed(LogUnavailable):

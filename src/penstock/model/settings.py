@@ -82,7 +82,9 @@ class LogSettings:
         _require(self.sync_interval_s > 0, "sync_interval_s must be over 0")
         _require(self.rotate_bytes >= 64 * KIB, "rotate_bytes must be at least 64 KiB")
         _require(self.rotate_s is None or self.rotate_s > 0, "rotate_s must be over 0, or None")
-        _require(self.max_message_bytes <= self.queue_bytes, "max_message_bytes is over queue_bytes")
+        _require(
+            self.max_message_bytes <= self.queue_bytes, "max_message_bytes is over queue_bytes"
+        )
         _require(self.max_message_bytes < 2 * GIB, "max_message_bytes must be under 2 GiB")
         for name in ("retention_s", "retention_bytes"):
             value = getattr(self, name)

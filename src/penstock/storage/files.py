@@ -12,8 +12,7 @@ import errno
 import os
 import sys
 import threading
-from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from penstock.model.errors import LogLocked
 
@@ -21,6 +20,12 @@ if sys.platform == "win32":
     import msvcrt
 else:
     import fcntl
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+Buffer: TypeAlias = bytes | memoryview
 
 OUT_OF_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 """Errors of a full disk: nothing is wrong with the file, and space may come back."""
@@ -33,8 +38,8 @@ class File(Protocol):
         """Up to `length` bytes; fewer only at the end of the file."""
         ...
 
-    def pwrite(self, data: bytes, position: int) -> None:
-        """Writes all of `data`; an error may leave any part of it written."""
+    def pwrite(self, pieces: Sequence[Buffer], position: int) -> None:
+        """Writes the pieces one behind the other; an error may leave any part written."""
         ...
 
     def truncate(self, size: int) -> None:
@@ -116,7 +121,7 @@ def write_atomically(files: Files, path: Path, data: bytes) -> None:
     scratch = path.with_name(path.name + ".tmp")
     file = files.create(scratch)
     try:
-        file.pwrite(data, 0)
+        file.pwrite([data], 0)
         file.sync()
     finally:
         file.close()
@@ -197,10 +202,16 @@ class _PosixFile:
             missing -= len(data)
         return b"".join(pieces)
 
-    def pwrite(self, data: bytes, position: int) -> None:
-        written = os.pwrite(self._handle, data, position)
-        if written == len(data):
-            return
+    def pwrite(self, pieces: Sequence[Buffer], position: int) -> None:
+        for start in range(0, len(pieces), _MAX_PIECES):
+            some = pieces[start : start + _MAX_PIECES]
+            size = sum(map(len, some))
+            written = os.pwritev(self._handle, some, position)
+            if written < size:
+                self._write_rest(b"".join(some), written, position)
+            position += size
+
+    def _write_rest(self, data: bytes, written: int, position: int) -> None:
         rest = memoryview(data)
         while written < len(data):
             step = os.pwrite(self._handle, rest[written:], position + written)
@@ -242,8 +253,8 @@ class _SeekingFile:
                 length -= len(data)
         return b"".join(pieces)
 
-    def pwrite(self, data: bytes, position: int) -> None:
-        rest = memoryview(data)
+    def pwrite(self, pieces: Sequence[Buffer], position: int) -> None:
+        rest = memoryview(b"".join(pieces))
         with self._lock:
             os.lseek(self._handle, position, os.SEEK_SET)
             while rest:
@@ -263,7 +274,7 @@ class _SeekingFile:
 
 
 def _local_file(handle: int) -> File:
-    return _PosixFile(handle) if hasattr(os, "pwrite") else _SeekingFile(handle)
+    return _PosixFile(handle) if hasattr(os, "pwritev") else _SeekingFile(handle)
 
 
 class _LocalLock:
@@ -290,6 +301,7 @@ class _LocalLock:
         return None
 
 
+_MAX_PIECES = 1024  # what Linux and macOS take at once
 _BINARY = getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
 
 
