@@ -199,6 +199,17 @@ class GroupCommit(abc.ABC):
         if commit is not None:
             await commit
 
+    @property
+    def next_offset(self) -> int:
+        """The offset that the next append gets, if nobody appends or fails before."""
+        with self._lock:
+            return self._pending.end_offset
+
+    @property
+    def queued_bytes(self) -> int:
+        """Bytes waiting for the disk."""
+        return self._queued_bytes
+
     # --- the turn ------------------------------------------------------------------------------
 
     def _run_turn(self) -> None:

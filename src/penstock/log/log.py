@@ -228,11 +228,6 @@ class Log(GroupCommit):
         return self._fileset.size if self._fileset is not None else self._cache.size
 
     @property
-    def queued_bytes(self) -> int:
-        """Bytes waiting for the disk."""
-        return self._queued_bytes
-
-    @property
     def sealed_files(self) -> tuple[LogFile, ...]:
         """The finished files, oldest first."""
         return self._fileset.sealed if self._fileset is not None else ()

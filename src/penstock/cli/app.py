@@ -1,0 +1,63 @@
+"""The command line: one file a command, and the rules that hold for all of them.
+
+Exit code 0 is success, 2 a usage error, 1 anything else, with one clear sentence on stderr. With
+`--json` stdout carries JSON and nothing else.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+
+import click
+
+from penstock import __version__
+from penstock.cli.demo import demo
+from penstock.cli.fsck import fsck
+from penstock.cli.inspect import inspect
+from penstock.cli.tail import tail
+from penstock.cli.topics import topics
+from penstock.model.errors import PenstockError
+
+_INTERRUPTED = 130
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="penstock")
+def cli() -> None:
+    """OpenTelemetry into the lakehouse without losing a span."""
+
+
+for command in (demo, fsck, inspect, tail, topics):
+    cli.add_command(command)
+
+
+def main() -> None:
+    """Runs the command line and exits with its code."""
+    logging.basicConfig(level=logging.CRITICAL)  # what matters is in each command's answer
+    try:
+        code = cli.main(standalone_mode=False)
+        sys.stdout.flush()
+        sys.exit(code if isinstance(code, int) else 0)
+    except click.exceptions.Abort:
+        sys.exit(_INTERRUPTED)
+    except KeyboardInterrupt:
+        sys.exit(_INTERRUPTED)
+    except BrokenPipeError:
+        # Whoever read our output has seen enough; say nothing more, not even at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except (PenstockError, OSError) as error:
+        click.echo(f"penstock: {_sentence(error)}", err=True)
+        sys.exit(1)
+
+
+def _sentence(error: Exception) -> str:
+    if isinstance(error, OSError) and error.strerror:
+        where = f"{error.filename}: " if error.filename else ""
+        return f"{where}{error.strerror}"
+    return " ".join(str(error).split())

@@ -1,0 +1,66 @@
+"""Options and output that several commands share."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from penstock.model.errors import PenstockError
+from penstock.storage import DataDirectory
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+data_dir_option = click.option(
+    "--data-dir",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path("data"),
+    envvar="PENSTOCK_DATA_DIR",
+    show_default=True,
+    show_envvar=True,
+    help="The data directory.",
+)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON and nothing else.")
+
+
+def existing_data_directory(root: Path) -> DataDirectory:
+    """The data directory at `root`, or one sentence about why there is none."""
+    if not root.is_dir():
+        raise PenstockError(f"there is no data directory at {root}")
+    directory = DataDirectory(root)
+    try:
+        directory.identity()
+    except FileNotFoundError:
+        raise PenstockError(f"{root} is not a data directory: it has no penstock.json") from None
+    return directory
+
+
+def print_json(document: Any) -> None:
+    """One JSON document on one line of stdout."""
+    click.echo(json.dumps(document))
+
+
+def print_table(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    """Aligned columns; numbers to the right."""
+    cells = [[str(cell) for cell in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(headers, *cells, strict=True)]
+    numeric = [all(isinstance(row[at], int | float) for row in rows) for at in range(len(headers))]
+    for line in [list(headers), *cells]:
+        padded = [
+            cell.rjust(width) if right else cell.ljust(width)
+            for cell, width, right in zip(line, widths, numeric, strict=True)
+        ]
+        click.echo("  ".join(padded).rstrip())
+
+
+def human_bytes(size: int) -> str:
+    """`3.2 MiB`."""
+    value = float(size)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if value < 1024:
+            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
+        value /= 1024
+    return f"{value:.1f} TiB"

@@ -1,0 +1,157 @@
+"""`penstock inspect`: explains any file that Penstock wrote."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from penstock.cli.common import human_bytes, json_option, print_json
+from penstock.cli.tail import preview
+from penstock.log import checkpoint as ckpt
+from penstock.log import format as fmt
+from penstock.log.inventory import SUFFIX
+from penstock.log.scan import End, Gap, Run, read_header, read_seal, scan_frames
+from penstock.log.survey import survey_log
+from penstock.model.errors import FormatError, PenstockError
+from penstock.storage import DataDirectory, LocalFiles
+from penstock.storage.directory import IDENTITY
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@click.command()
+@click.argument("path", type=click.Path(path_type=Path))
+@click.option("--frames", type=click.IntRange(min=0), default=5, show_default=True)
+@json_option
+def inspect(path: Path, frames: int, as_json: bool) -> None:
+    """Explain a file or folder that Penstock wrote.
+
+    --frames says how many messages of a log file to show.
+
+    Example: penstock inspect data/topics/default/traces/0/log/00000000000000000000.wal
+    """
+    if not path.exists():
+        raise PenstockError(f"there is nothing at {path}")
+    described = _describe(path, frames)
+    if as_json:
+        print_json(described)
+    else:
+        _print(described)
+
+
+def _describe(path: Path, frames: int) -> dict[str, Any]:
+    if path.is_dir():
+        return _describe_folder(path)
+    if path.name.endswith(SUFFIX) or f"{SUFFIX}.damaged" in path.name:
+        return _describe_log_file(path, frames)
+    if path.name == ckpt.NAME:
+        return _describe_checkpoint(path)
+    if path.name == IDENTITY:
+        identity = DataDirectory(path.parent).identity()
+        return {"path": str(path), "kind": "data directory identity", "id": identity}
+    raise PenstockError(f"{path} is no file that Penstock writes")
+
+
+def _describe_folder(path: Path) -> dict[str, Any]:
+    if (path / IDENTITY).exists():
+        directory = DataDirectory(path)
+        partitions = [f"{p.topic} partition {p.number}" for p in directory.partitions()]
+        known = {"path": str(path), "kind": "data directory", "id": directory.identity()}
+        return {**known, "partitions": partitions}
+    survey = survey_log(LocalFiles(), path)
+    if not survey.files:
+        raise PenstockError(f"{path} holds nothing that Penstock wrote")
+    return {
+        "path": str(path),
+        "kind": "log",
+        "files": survey.files,
+        "bytes": survey.bytes,
+        "earliest": survey.start_offset,
+        "end": survey.end_offset,
+    }
+
+
+def _describe_checkpoint(path: Path) -> dict[str, Any]:
+    data = path.read_bytes()
+    ckpt.decode_checkpoint(data, path.parent)
+    return {"path": str(path), "kind": "log checkpoint", "checksum": "good", **json.loads(data)}
+
+
+def _describe_log_file(path: Path, frames: int) -> dict[str, Any]:
+    file = LocalFiles().open(path)
+    try:
+        described: dict[str, Any] = {"path": str(path), "kind": "log file", "bytes": file.size()}
+        try:
+            header, bad_copies = read_header(file)
+        except FormatError as error:
+            return {**described, "header": str(error)}
+        seal = read_seal(file, header)
+        described |= {
+            "format_version": fmt.VERSION,
+            "log_id": str(header.log_id),
+            "first_offset": header.first_offset,
+            "created_at": _time(header.created_at_ns),
+            "damaged_header_copies": bad_copies,
+            "sealed": seal is not None,
+        }
+        if seal is not None:
+            described["sealed_at"] = _time(seal.sealed_at_ns)
+            described["index_entries"] = len(seal.index)
+            described["lost"] = [list(span) for span in seal.lost]
+        end = seal.end_offset if seal is not None else None
+        walk = scan_frames(file, header.seed, fmt.HEADER_BYTES, header.first_offset, end)
+        return described | _describe_frames(walk, frames)
+    finally:
+        file.close()
+
+
+def _describe_frames(walk: Iterator[Run | Gap | End], frames: int) -> dict[str, Any]:
+    messages, shown, damage = 0, list[dict[str, Any]](), list[dict[str, int]]()
+    last = End(0, 0)
+    for item in walk:
+        if isinstance(item, Run):
+            messages += len(item.messages)
+            shown += [
+                {"offset": offset, "bytes": len(message), "preview": preview(message)}
+                for offset, message in enumerate(item.messages[:frames], item.first_offset)
+            ]
+            del shown[frames:]
+        elif isinstance(item, Gap):
+            where = {"position": item.position, "first_offset": item.first_offset}
+            damage.append({**where, "end_offset": item.end_offset})
+        else:
+            last = item
+    return {
+        "end_offset": last.offset,
+        "messages": messages,
+        "torn_bytes": last.torn_bytes,
+        "damage": damage,
+        "frames": shown,
+    }
+
+
+def _print(described: dict[str, Any]) -> None:
+    width = max(map(len, described))
+    for key, value in described.items():
+        if isinstance(value, list):
+            click.echo(f"{key.ljust(width)}  {len(value)}")
+            for item in value:
+                click.echo(f"{' ' * width}  {_line(item)}")
+        else:
+            text = human_bytes(value) if key == "bytes" else value
+            click.echo(f"{key.ljust(width)}  {text}")
+
+
+def _line(item: Any) -> str:
+    if isinstance(item, dict):
+        return "  ".join(f"{key} {value}" for key, value in item.items())
+    return str(item)
+
+
+def _time(ns: int) -> str:
+    return datetime.fromtimestamp(ns / 1e9, UTC).isoformat(timespec="milliseconds")

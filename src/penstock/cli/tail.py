@@ -1,0 +1,128 @@
+"""`penstock tail`: follows a topic."""
+
+from __future__ import annotations
+
+import base64
+import itertools
+import time
+from typing import TYPE_CHECKING, Literal
+
+import click
+
+from penstock.cli.common import data_dir_option, existing_data_directory, json_option, print_json
+from penstock.log.follow import FolderReader
+from penstock.model import Topic
+from penstock.model.errors import InvalidTopic, PenstockError
+from penstock.storage import LocalFiles
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from penstock.storage import Partition
+
+_POLL_S = 0.05
+_PREVIEW_CHARACTERS = 100
+
+
+def _start(_: click.Context, __: click.Parameter, text: str) -> int | str:
+    if text in {"earliest", "latest"}:
+        return text
+    if text.isascii() and text.isdigit():
+        return int(text)
+    raise click.BadParameter(f"{text!r} is neither earliest, latest nor an offset")
+
+
+def _topic(_: click.Context, __: click.Parameter, text: str) -> Topic:
+    try:
+        return Topic.parse(text)
+    except InvalidTopic as error:
+        raise click.BadParameter(str(error)) from None
+
+
+@click.command()
+@click.argument("topic", metavar="TOPIC", callback=_topic)
+@data_dir_option
+@click.option(
+    "--from",
+    "start",
+    metavar="earliest|latest|OFFSET",
+    callback=_start,
+    default="latest",
+    show_default=True,
+)
+@click.option("--count", type=click.IntRange(min=0), help="Stop after that many messages.")
+@click.option("--partition", type=click.IntRange(min=0), help="One partition only.")
+@click.option("--follow/--no-follow", default=True, show_default=True, help="Wait for more.")
+@json_option
+def tail(
+    topic: Topic,
+    data_dir: Path,
+    start: int | Literal["earliest", "latest"],
+    count: int | None,
+    partition: int | None,
+    follow: bool,
+    as_json: bool,
+) -> None:
+    """Print the messages of a topic and follow it.
+
+    TOPIC is /namespace/name, or a name in the namespace "default". Works with the server running or
+    stopped. Messages that cannot be read are named on stderr, and the command exits with 1.
+
+    Example: penstock tail --from earliest --count 10 /default/traces
+    """
+    directory = existing_data_directory(data_dir)
+    partitions = [
+        found
+        for found in directory.partitions()
+        if found.topic == topic and partition in {None, found.number}
+    ]
+    if not partitions:
+        raise PenstockError(f"{data_dir} holds no topic {topic}")
+    readers = [(p, FolderReader(LocalFiles(), p.log_folder, start)) for p in partitions]
+    for found, offset, message in itertools.islice(_messages(readers, follow=follow), count):
+        _print_message(found, offset, message, as_json=as_json)
+    lost = [(p, lost) for p, reader in readers for lost in reader.lost]
+    for found, loss in lost:
+        click.echo(f"penstock: {topic} partition {found.number}: lost {loss}", err=True)
+    if lost:
+        raise click.exceptions.Exit(1)
+
+
+def _messages(
+    readers: list[tuple[Partition, FolderReader]], *, follow: bool
+) -> Iterator[tuple[Partition, int, bytes]]:
+    """Messages of all partitions in turn. Without `follow`, two idle rounds mean the end."""
+    idle_rounds = 0
+    while follow or idle_rounds < 2:
+        idle_rounds += 1
+        for partition, reader in readers:
+            while (batch := reader.read_batch()) is not None:
+                idle_rounds = 0
+                for at, message in enumerate(batch.messages):
+                    yield partition, batch.first_offset + at, message
+        if idle_rounds:
+            time.sleep(_POLL_S)
+
+
+def _print_message(partition: Partition, offset: int, message: bytes, *, as_json: bool) -> None:
+    if as_json:
+        print_json(
+            {
+                "topic": str(partition.topic),
+                "partition": partition.number,
+                "offset": offset,
+                "bytes": len(message),
+                "data": base64.b64encode(message).decode(),
+            }
+        )
+    else:
+        click.echo(f"{partition.number}:{offset}  {len(message)} B  {preview(message)}")
+
+
+def preview(message: bytes) -> str:
+    """The beginning of a message as text, or in hex where it is none."""
+    start = message[:_PREVIEW_CHARACTERS]
+    text = start.decode("utf-8", errors="replace")
+    shown = text if text.isprintable() and "\ufffd" not in text else start[:32].hex(" ")
+    return shown + ("…" if len(message) > len(start) else "")

@@ -1,0 +1,60 @@
+"""A quick look at a log's folder from outside: offsets and sizes, without reading the messages."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from penstock.log import format as fmt
+from penstock.log.inventory import file_name, first_offset_of
+from penstock.log.scan import End, read_header, read_seal, scan_frames
+from penstock.model.errors import Damaged
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from penstock.storage.files import Files
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """What is there."""
+
+    start_offset: int
+    end_offset: int
+    files: int
+    bytes: int
+
+
+def survey_log(files: Files, folder: Path) -> Survey:
+    """Looks at names, sizes and the last file; safe beside a running writer."""
+    names = files.names(folder)
+    firsts = [first for name in names if (first := first_offset_of(name)) is not None]
+    if not firsts:
+        return Survey(0, 0, 0, 0)
+    size = 0
+    for first in firsts:
+        try:
+            file = files.open(folder / file_name(first))
+        except FileNotFoundError:  # retention was faster
+            continue
+        size += file.size()
+        file.close()
+    return Survey(firsts[0], find_end(files, folder, firsts[-1]), len(firsts), size)
+
+
+def find_end(files: Files, folder: Path, last_first: int) -> int:
+    """One past the last message in the file that begins with offset `last_first`."""
+    file = files.open(folder / file_name(last_first))
+    try:
+        header, _ = read_header(file)
+        seal = read_seal(file, header)
+        if seal is not None:
+            return seal.end_offset
+        *_, last = scan_frames(file, header.seed, fmt.HEADER_BYTES, last_first, None)
+        assert isinstance(last, End)
+        return last.offset
+    except Damaged:
+        return last_first
+    finally:
+        file.close()
