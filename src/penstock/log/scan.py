@@ -123,11 +123,14 @@ class _Scan:
     def _resume(self, position: int, expected: int) -> Gap | End:
         """What stands where no frame with the expected offset does."""
         size = self._file.size()
-        for at in (position, self._claimed_end(position, expected)):
-            # A repaired file jumps over what it lost; damage in a message leaves the next frame.
-            found = self._frame_at(at, expected, size)
-            if found is not None:
-                return self._up_to(found, expected, position, at)
+        found = self._frame_at(position, expected, size)
+        if found is not None:  # a repaired file jumps over what it lost
+            return self._up_to(found, expected, position, position)
+        after = self._claimed_end(position, expected)
+        if self._frame_at(after, expected, size) == expected + 1:
+            # The likeliest damage lies in the message. Not so if the length were damaged: then
+            # this would be a later frame, and the search must find those before it.
+            return Gap(expected, expected + 1, position, after)
         return self._search(position, expected, size)
 
     def _search(self, position: int, expected: int, size: int) -> Gap | End:
