@@ -5,7 +5,8 @@ from __future__ import annotations
 import uuid
 from pathlib import Path
 
-from penstock.log import Log, format as fmt
+from penstock.log import Log
+from penstock.log import format as fmt
 from penstock.log.inventory import file_name
 from penstock.log.scan import End, Gap, Run, scan_frames
 from penstock.model import LogSettings

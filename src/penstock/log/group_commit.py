@@ -13,7 +13,7 @@ import copy
 import enum
 import logging
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from penstock.log.commit import ALREADY, Append, Commit, new_append
 from penstock.log.format import FRAME_BYTES
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
     from penstock.model.clock import Clock
     from penstock.model.errors import LogUnavailable
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
 
 _LOG = logging.getLogger(__name__)
 _DISK_FULL_RETRY_S = 1.0
@@ -121,41 +123,43 @@ class GroupCommit(abc.ABC):
 
     # --- appending -----------------------------------------------------------------------------
 
-    def append(self, message: bytes, *, block: bool = True) -> Append:
+    def append(self, message: Buffer, *, block: bool = True) -> Append:
         """Queues a message and returns its offset and what to wait for; does no I/O.
 
         A full queue makes it wait for the disk, or raise QueueFull without `block`. Retry safety: a
         Retryable error, from here or from `durable`, says that the message is not in the log.
         """
-        size = len(message) + FRAME_BYTES
-        with self._lock:
-            queued = self._queued_bytes + size
-            if queued <= self._room and size <= self._largest:
-                self._queued_bytes = queued
-                batch = self._pending
-                messages = batch.messages
-                offset = batch.first_offset + len(messages)
-                messages.append(message)
-                if self._turn < _QUEUED:
-                    self._ask_for_turn()
-                return new_append((offset, batch.commit if self._late else ALREADY))
+        if type(message) is bytes:
+            size = len(message) + FRAME_BYTES
+            with self._lock:
+                queued = self._queued_bytes + size
+                if queued <= self._room and size <= self._largest:
+                    self._queued_bytes = queued
+                    batch = self._pending
+                    messages = batch.messages
+                    offset = batch.first_offset + len(messages)
+                    messages.append(message)
+                    if self._turn < _QUEUED:
+                        self._ask_for_turn()
+                    return new_append((offset, batch.commit if self._late else ALREADY))
         return self._append_slowly([message], block=block)
 
-    def append_many(self, messages: Sequence[bytes], *, block: bool = True) -> Append:
+    def append_many(self, messages: Sequence[Buffer], *, block: bool = True) -> Append:
         """Queues messages with consecutive offsets; `offset` is the first one's.
 
         They become durable, or fail, together. They must fit into the queue together.
         """
         if not messages:
             raise InvalidArgument("append_many needs at least one message")
-        return self._append_slowly(list(messages), block=block)
+        return self._append_slowly(messages, block=block)
 
-    def append_durable(self, message: bytes) -> int:
+    def append_durable(self, message: Buffer) -> int:
         """Appends and waits; returns the offset of the durable message.
 
         The quickest way for a thread that appends one message at a time: where the disk is free
         the thread commits by itself, and saves the switch to another thread and back.
         """
+        message = _frozen(message)
         size = len(message) + FRAME_BYTES
         with self._lock:
             queued = self._queued_bytes + size
@@ -175,11 +179,11 @@ class GroupCommit(abc.ABC):
             batch.commit.wait()
         return batch.first_offset
 
-    async def append_async(self, message: bytes) -> Append:
+    async def append_async(self, message: Buffer) -> Append:
         """`append` for coroutines: a full queue suspends the task instead of the thread."""
         return await self.append_many_async([message])
 
-    async def append_many_async(self, messages: Sequence[bytes]) -> Append:
+    async def append_many_async(self, messages: Sequence[Buffer]) -> Append:
         """`append_many` for coroutines. Cancelled while it waits, it has queued nothing."""
         while True:
             try:
@@ -361,9 +365,10 @@ class GroupCommit(abc.ABC):
     def _new_batch(self, first_offset: int) -> CommitBatch:
         return CommitBatch(first_offset, Commit(self._help))
 
-    def _append_slowly(self, messages: list[bytes], *, block: bool) -> Append:
+    def _append_slowly(self, messages: Sequence[Buffer], *, block: bool) -> Append:
         """Appends any number of messages, waits for room, and says why something is refused."""
-        size = self._checked_size(messages)
+        frozen = [_frozen(message) for message in messages]
+        size = self._checked_size(frozen)
         while True:
             with self._lock:
                 if self.failure is not None:
@@ -372,7 +377,7 @@ class GroupCommit(abc.ABC):
                     self._queued_bytes += size
                     batch = self._pending
                     offset = batch.first_offset + len(batch.messages)
-                    batch.messages += messages
+                    batch.messages += frozen
                     if self._turn < _QUEUED:
                         self._ask_for_turn()
                     return Append(offset, batch.commit if self._late else ALREADY)
@@ -408,3 +413,12 @@ class GroupCommit(abc.ABC):
     def _oldest_commit(self) -> Commit:
         with self._lock:
             return (self._in_flight or self._pending).commit
+
+
+def _frozen(message: Buffer) -> bytes:
+    """The message as it is now, whatever its owner does with it until the commit."""
+    if isinstance(message, bytes):
+        return message
+    if isinstance(message, bytearray | memoryview):
+        return bytes(message)
+    raise InvalidArgument(f"a message is bytes, not {type(message).__name__}")

@@ -163,17 +163,18 @@ class _Verification:
         seal = read_seal(file, header)
         end_offset = seal.end_offset if seal is not None else None
         known = set(seal.lost) if seal is not None else set()
-        last = End(header.first_offset, fmt.HEADER_BYTES)
-        walk = scan_frames(file, header.seed, fmt.HEADER_BYTES, header.first_offset, end_offset)
-        for item in walk:
-            if isinstance(item, Run):
-                self.report.messages += len(item.messages)
-            elif isinstance(item, End):
-                last = item
-            elif item.end_position == item.position and _within(item, known):
-                self.report.known_losses.append((item.first_offset, item.end_offset))
+        messages, gaps, last = _walk(file, header, end_offset)
+        if gaps and seal is None:
+            # Somebody may be writing right now: damage is what looks the same a second time.
+            before = gaps
+            messages, gaps, last = _walk(file, header, end_offset)
+            gaps = [gap for gap in gaps if gap in before]
+        self.report.messages += messages
+        for gap in gaps:
+            if gap.end_position == gap.position and _within(gap, known):
+                self.report.known_losses.append((gap.first_offset, gap.end_offset))
             else:
-                self._damaged_frames(name, item)
+                self._damaged_frames(name, gap)
         if seal is None:
             self._unsealed(name, file, header, last, is_last=is_last)
         self._next = self.report.end_offset = last.offset
@@ -213,6 +214,19 @@ class _Verification:
         lost: int = 0,
     ) -> None:
         self.report.damage.append(Damage(file, position, kind, detail, first, lost))
+
+
+def _walk(file: File, header: fmt.Header, end: int | None) -> tuple[int, list[Gap], End]:
+    """How many messages are readable, what is not, and where it ends."""
+    messages, gaps, last = 0, list[Gap](), End(header.first_offset, fmt.HEADER_BYTES)
+    for item in scan_frames(file, header.seed, fmt.HEADER_BYTES, header.first_offset, end):
+        if isinstance(item, Run):
+            messages += len(item.messages)
+        elif isinstance(item, Gap):
+            gaps.append(item)
+        else:
+            last = item
+    return messages, gaps, last
 
 
 def _within(gap: Gap, known: set[tuple[int, int]]) -> bool:
