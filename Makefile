@@ -15,10 +15,6 @@ $(VENV)/.installed: pyproject.toml
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@
 
-$(VENV)/.bench-installed: $(VENV)/.installed
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[bench]'
-	@touch $@
-
 setup: $(VENV)/.installed        ## a virtual environment with Penstock and its development tools
 
 demo: $(VENV)/.installed         ## a guided tour, from an append to a repaired log (KEEP=1 keeps its data)
@@ -36,7 +32,7 @@ lint: $(VENV)/.installed         ## ruff, mypy --strict, the layering rule
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 
-bench: $(VENV)/.bench-installed  ## all benchmarks; rewrites bench/RESULTS.md
+bench: $(VENV)/.installed        ## all benchmarks; rewrites bench/RESULTS.md
 	@$(BIN)/python bench/run.py
 
 clean:           ## removes the environment and caches
