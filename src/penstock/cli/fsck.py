@@ -117,12 +117,11 @@ def _print(found: dict[str, Any]) -> None:
         f"{found['path']}: {found['files_checked']} files, {size}, {found['messages']} messages"
     )
     for row in found["damage"]:
-        lost = f", {row['messages_lost']} messages lost" if row["messages_lost"] else ""
-        from_offset = f" from offset {row['first_offset']}" if row["messages_lost"] else ""
+        lost = f", {_messages(row)} lost" if row["messages_lost"] else ""
         where = f"{row['file']} at byte {row['position']}"
-        click.echo(f"  damaged: {where}: {row['detail']}{lost}{from_offset}")
+        click.echo(f"  damaged: {where}: {row['detail']}{lost}")
     for row in found["known_losses"]:
-        click.echo(f"  lost earlier: {row['messages_lost']} from offset {row['first_offset']}")
+        click.echo(f"  lost earlier: {_messages(row)} in {row['folder']}")
     for note in found["notes"]:
         click.echo(f"  note: {note}")
     if found["sound"]:
@@ -133,3 +132,8 @@ def _print(found: dict[str, Any]) -> None:
         click.echo(f"repaired: {after['messages']} messages readable; {state}")
     else:
         click.echo(f"{len(found['damage'])} damaged, {found['messages_lost']} messages lost")
+
+
+def _messages(row: dict[str, Any]) -> str:
+    count, first = row["messages_lost"], row["first_offset"]
+    return f"1 message (offset {first})" if count == 1 else f"{count} messages from offset {first}"

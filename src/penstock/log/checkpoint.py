@@ -35,7 +35,7 @@ class Checkpoint:
     log_id: uuid.UUID
     start_offset: int
     next_offset: int
-    """No lower than any offset that was durable then."""
+    """Every offset below it was in a finished file, and so durable."""
     files: tuple[LogFile, ...]
 
 

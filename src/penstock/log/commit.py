@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import functools
 import threading
 from asyncio import get_running_loop
 from typing import TYPE_CHECKING, NamedTuple
+
+from penstock.model.errors import PenstockError
 
 if TYPE_CHECKING:
     import asyncio
@@ -67,10 +70,11 @@ class Commit:
             if waiting is None:
                 waiting = self._tasks[loop] = []
             waiting.append(future)
-            if not self._resolved:
-                yield from future
-        if self._error is not None:
-            self._raise_error()
+            if not self.done:
+                return future.__await__()
+            future.cancel()  # nobody will wait for it
+        self._raise_error()
+        return _nothing()
 
     def settle(self, timeout: float | None = None) -> bool:
         """Blocks until resolved, well or not; False when the timeout came first."""
@@ -88,11 +92,8 @@ class Commit:
 
     async def settle_async(self) -> None:
         """Suspends the task until resolved, well or not."""
-        loop = get_running_loop()
-        future = loop.create_future()
-        self._tasks.setdefault(loop, []).append(future)
-        if not self._resolved:
-            await future
+        with contextlib.suppress(PenstockError):
+            await self
 
     def resolve(self, error: Exception | None = None) -> None:
         """Wakes every thread that waits, and each event loop once."""
@@ -103,20 +104,35 @@ class Commit:
             bell.release()
         for loop, waiting in list(self._tasks.items()):
             try:
-                loop.call_soon_threadsafe(_wake, waiting)
+                loop.call_soon_threadsafe(_wake, waiting, error)
             except RuntimeError:  # the loop was closed, and its tasks with it
                 continue
 
     def _raise_error(self) -> None:
         if self._error is not None:
-            # Each waiter raises its own copy: a traceback belongs to one raise.
-            raise copy.copy(self._error) from self._error.__cause__
+            raise _own_copy(self._error)
 
 
-def _wake(futures: list[asyncio.Future[None]]) -> None:
+def _wake(futures: list[asyncio.Future[None]], error: Exception | None) -> None:
     for future in futures:
-        if not future.done():  # its task may have been cancelled
+        if future.done():  # its task was cancelled
+            continue
+        if error is None:
             future.set_result(None)
+        else:
+            future.set_exception(_own_copy(error))
+
+
+def _own_copy(error: Exception) -> Exception:
+    """For one waiter: a traceback belongs to one raise."""
+    own = copy.copy(error)
+    own.__cause__ = error.__cause__
+    return own
+
+
+def _nothing() -> Generator[object, None, None]:
+    return
+    yield
 
 
 def _resolved_commit() -> Commit:

@@ -35,7 +35,7 @@ FRAME_BYTES: Final = 16
 TRAILER_BYTES: Final = 16
 SEAL_OFFSET: Final = 2**64 - 1
 INDEX_STEP_BYTES: Final = 64 * 1024
-"""The sparse index has one entry for about this many bytes of frames."""
+"""Entries of the sparse index are at least this far apart; within large commits farther."""
 
 _COPY_AT: Final = 2048
 _HEADER = struct.Struct("<8sHHI16sQQ8sI")
@@ -72,7 +72,7 @@ class Seal:
     lost: tuple[tuple[int, int], ...] = ()
     """Offset ranges [first, end) that a repair could not bring back."""
     index: tuple[tuple[int, int], ...] = ()
-    """(offset, position) of a frame about every INDEX_STEP_BYTES."""
+    """(offset, position) of some frames, at least INDEX_STEP_BYTES apart."""
 
 
 # --- header ------------------------------------------------------------------------------------
@@ -169,6 +169,8 @@ def decode_frames(
 
 def frame_fields(data: bytes, position: int) -> tuple[int, int]:
     """(offset, length) as they stand, unverified."""
+    offset: int
+    length: int
     offset, length, _ = _FRAME.unpack_from(data, position)
     return offset, length
 
@@ -177,6 +179,13 @@ def frame_is_valid(frame: bytes, seed: int) -> bool:
     """Whether `frame`, header and message and nothing after it, carries the right CRC."""
     _, _, crc = _FRAME.unpack_from(frame)
     checked = crc32(frame[:_CHECKED_BYTES], seed)
+    return bool(crc32(memoryview(frame)[FRAME_BYTES:], checked) == crc)
+
+
+def would_be_valid(frame: bytes, offset: int, seed: int) -> bool:
+    """Whether its CRC fits the message if the header said `offset` and the frame's own length."""
+    _, _, crc = _FRAME.unpack_from(frame)
+    checked = crc32(_FRAME_CHECKED.pack(offset, len(frame) - FRAME_BYTES), seed)
     return bool(crc32(memoryview(frame)[FRAME_BYTES:], checked) == crc)
 
 

@@ -101,7 +101,7 @@ class Log(GroupCommit):
                 clock=clock,
                 pool=pool or shared_pool(),
                 metrics=counters,
-                lost=found.lost,
+                lost=found.lost + found.lost_before,
                 folder_lock=lock,
             )
             log._begin(fileset, found)

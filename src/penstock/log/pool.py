@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 
-DEFAULT_THREADS = 4
+DEFAULT_THREADS = 8
 """An fdatasync holds its thread but no core: more threads than cores overlap their waits."""
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bisect
 import logging
+import time
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from penstock.log import format as fmt
@@ -102,13 +103,14 @@ class Reader:
 
     def next_batch(self, timeout: float | None = None) -> Batch | None:
         """The next messages, waiting for them; None after the timeout or when the log closed."""
+        until = None if timeout is None else time.monotonic() + timeout
         while (batch := self.read_batch()) is None:
             commit = self._source.next_commit(self.position)
             if commit is None:
                 if self.position >= self._source.end_offset:
                     self._source.check_readable()
                     return None
-            elif not commit.settle(timeout):
+            elif not commit.settle(None if until is None else until - time.monotonic()):
                 return None
         return batch
 
@@ -237,7 +239,7 @@ def _from_offset(walk: Iterator[Run | Gap | End], offset: int) -> Iterator[Run |
         if isinstance(item, Run) and item.first_offset < offset:
             messages = item.messages[offset - item.first_offset :]
             if messages:
-                yield Run(offset, messages, item.position, item.end_position)
+                yield Run(offset, messages, item.position, item.frames)
         elif isinstance(item, Gap) and item.first_offset < offset:
             if item.end_offset > offset:
                 yield Gap(offset, item.end_offset, item.position, item.end_position)

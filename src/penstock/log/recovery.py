@@ -14,7 +14,10 @@ Where frames in the middle are damaged the old file stays beside the copy as `â€
 
 from __future__ import annotations
 
+import itertools
 import logging
+import os
+import uuid
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -22,11 +25,10 @@ from penstock.log import checkpoint as ckpt
 from penstock.log import format as fmt
 from penstock.log.inventory import LogFile, Lost, file_name, first_offset_of
 from penstock.log.scan import End, Gap, Run, read_header, read_seal, scan_frames
-from penstock.model.errors import Damaged, FormatError
-from penstock.storage.files import read_whole
+from penstock.model.errors import Damaged, DiskFull, FormatError
+from penstock.storage.files import OUT_OF_SPACE, read_whole, write_atomically
 
 if TYPE_CHECKING:
-    import uuid
     from collections.abc import Iterable
     from pathlib import Path
 
@@ -44,7 +46,9 @@ class Recovered:
     files: list[LogFile] = field(default_factory=list)
     next_offset: int = 0
     lost: list[Lost] = field(default_factory=list)
-    """What could not be read, found now or by an earlier repair."""
+    """What could not be read and was found just now."""
+    lost_before: list[Lost] = field(default_factory=list)
+    """What earlier repairs recorded."""
     torn_bytes: int = 0
 
 
@@ -89,20 +93,20 @@ class _Recovery:
             following = firsts[at + 1] if at + 1 < len(firsts) else None
             self._take(first, following, known.get(first))
         if checkpoint is not None:
-            self._expect(checkpoint.next_offset, "the file that held them is missing")
-        for file in self._found.files:
-            self._found.lost += [
-                Lost(first, end, file.path.name, 0, "lost in an earlier repair")
-                for first, end in file.lost
-                if not any(lost.first_offset == first for lost in self._found.lost)
-            ]
+            self._expect(checkpoint.next_offset)
+        self._found.lost_before = [
+            Lost(first, end, file.path.name, 0, "recorded by an earlier repair")
+            for file in self._found.files
+            for first, end in file.lost
+            if not any(first <= lost.first_offset < end for lost in self._found.lost)
+        ]
         return self._found
 
     def _take(self, first: int, following: int | None, known: LogFile | None) -> None:
         """Adds the file that begins with offset `first`; the next one begins with `following`."""
         path = self._folder / file_name(first)
-        if self._found.files or self._found.next_offset:
-            self._expect(first, "the file that held them is missing")
+        if self._found.files:
+            self._expect(first)
         self._found.next_offset = max(self._found.next_offset, first)
         file = self._files.open(path)
         try:
@@ -113,15 +117,13 @@ class _Recovery:
         finally:
             file.close()
         if taken is not None:
-            self._found.files.append(taken)
-            self._found.next_offset = taken.end_offset
+            self._add(taken)
 
     def _examine(self, path: Path, file: File, following: int | None) -> LogFile | None:
         header, reason = self._identify(path, file)
         if header is None:
             self._set_aside(path, reason)
-            self._write_off(path, file.size(), following, reason)
-            return None
+            return self._write_off(path, file.size(), following, reason)
         seal = read_seal(file, header)
         if seal is None:
             return self._rebuild(path, file, header, following)
@@ -156,22 +158,19 @@ class _Recovery:
         self, path: Path, file: File, header: fmt.Header, end: int | None
     ) -> LogFile | None:
         """Copies what is readable into a sealed file of the same name."""
+        walk = scan_frames(file, header.seed, fmt.HEADER_BYTES, header.first_offset, end)
+        first = next(walk)
+        if isinstance(first, End) and first.seal is None:
+            # Nothing was ever written whole. The name alone carries the offset on.
+            self._found.torn_bytes += first.torn_bytes
+            return None
         scratch = path.with_name(path.name + ".tmp")
-        copy = self._files.create(scratch)
-        try:
-            rebuilt = _copy_frames(file, copy, header, end, self._clock.wall_ns())
-            if rebuilt.seal.end_offset == header.first_offset:
-                # Nothing was ever written. The name alone carries the offset on.
-                self._files.remove(scratch)
-                return None
-            copy.sync()
-        finally:
-            copy.close()
+        rebuilt = self._write_copy(scratch, header, itertools.chain([first], walk))
         self._found.torn_bytes += rebuilt.torn_bytes
-        for gap in rebuilt.gaps:
+        for gap in rebuilt.damage:
             lost = (gap.first_offset, gap.end_offset, path.name, gap.position)
             self._report(Lost(*lost, f"{gap.end_position - gap.position} bytes are damaged"))
-        if rebuilt.gaps:
+        if rebuilt.damage:
             self._set_aside(path, "damaged frames", keep=True)
         self._files.rename(scratch, path)
         self._files.sync_folder(self._folder)
@@ -180,19 +179,55 @@ class _Recovery:
             path, header.first_offset, seal.end_offset, rebuilt.size, seal.sealed_at_ns, seal.lost
         )
 
-    def _write_off(self, path: Path, size: int, following: int | None, reason: str) -> None:
+    def _write_copy(
+        self, scratch: Path, header: fmt.Header, walk: Iterable[Run | Gap | End]
+    ) -> _Rebuilt:
+        try:
+            copy = self._files.create(scratch)
+            try:
+                rebuilt = _copy_frames(walk, copy, header, self._clock.wall_ns())
+                copy.sync()
+            finally:
+                copy.close()
+        except OSError as error:
+            if error.errno in OUT_OF_SPACE:
+                text = f"no space left to recover {scratch.with_suffix('')}; nothing is lost"
+                raise DiskFull(text) from error
+            raise
+        return rebuilt
+
+    def _write_off(
+        self, path: Path, size: int, following: int | None, reason: str
+    ) -> LogFile | None:
         """Loses a whole file. Offsets that may have been in it are not given out again."""
         first = self._found.next_offset
         end = following if following is not None else first + size // fmt.FRAME_BYTES
-        if end > first:
-            self._report(Lost(first, end, path.name, 0, reason))
-        self._found.next_offset = end
+        if end == first:
+            return None
+        self._report(Lost(first, end, path.name, 0, reason))
+        return self._record_loss(first, end)
 
-    def _expect(self, offset: int, reason: str) -> None:
-        if self._found.next_offset < offset:
-            name = file_name(self._found.next_offset)
-            self._report(Lost(self._found.next_offset, offset, name, 0, reason))
-            self._found.next_offset = offset
+    def _expect(self, offset: int) -> None:
+        """Records that the file is missing which held the offsets up to this one."""
+        first = self._found.next_offset
+        if first < offset:
+            self._report(Lost(first, offset, file_name(first), 0, "the file is missing"))
+            self._add(self._record_loss(first, offset))
+
+    def _record_loss(self, first: int, end: int) -> LogFile:
+        """A file without messages that says which offsets were lost, so that it is said once."""
+        self._found.log_id = self._found.log_id or uuid.uuid4()
+        now = self._clock.wall_ns()
+        header = fmt.new_header(self._found.log_id, first, now, os.urandom(8))
+        lost = ((first, end),)
+        seal = fmt.encode_seal(fmt.Seal(end, now, 0, lost), fmt.HEADER_BYTES, header.seed)
+        path = self._folder / file_name(first)
+        write_atomically(self._files, path, fmt.encode_header(header) + seal)
+        return LogFile(path, first, end, fmt.HEADER_BYTES + len(seal), now, lost)
+
+    def _add(self, file: LogFile) -> None:
+        self._found.files.append(file)
+        self._found.next_offset = file.end_offset
 
     def _report(self, lost: Lost) -> None:
         _LOG.error("%s: lost %s", self._folder, lost)
@@ -219,23 +254,21 @@ class _Recovery:
 class _Rebuilt:
     seal: fmt.Seal
     size: int
-    gaps: list[Gap]
+    damage: list[Gap]
     torn_bytes: int
 
 
 def _copy_frames(
-    source: File, target: File, header: fmt.Header, end: int | None, sealed_at_ns: int
+    walk: Iterable[Run | Gap | End], target: File, header: fmt.Header, sealed_at_ns: int
 ) -> _Rebuilt:
     target.pwrite([fmt.encode_header(header)], 0)
     position, messages, index, gaps = fmt.HEADER_BYTES, 0, list[tuple[int, int]](), list[Gap]()
     last = End(header.first_offset, position)
-    for item in scan_frames(source, header.seed, position, header.first_offset, end):
+    for item in walk:
         if isinstance(item, Run):
             index.append((item.first_offset, position))
-            target.pwrite(
-                fmt.encode_frames(item.messages, item.first_offset, header.seed), position
-            )
-            position += sum(map(len, item.messages)) + fmt.FRAME_BYTES * len(item.messages)
+            target.pwrite([item.frames], position)  # verified, and bound to the same header
+            position += len(item.frames)
             messages += len(item.messages)
         elif isinstance(item, Gap):
             gaps.append(item)
@@ -245,7 +278,9 @@ def _copy_frames(
     seal = fmt.Seal(last.offset, sealed_at_ns, messages, lost, tuple(index))
     data = fmt.encode_seal(seal, position, header.seed)
     target.pwrite([data], position)
-    return _Rebuilt(seal, position + len(data), _new_damage(gaps), last.torn_bytes)
+    # A jump without bytes is what an earlier repair left, and no new damage.
+    damage = [gap for gap in gaps if gap.end_position > gap.position]
+    return _Rebuilt(seal, position + len(data), damage, last.torn_bytes)
 
 
 def _merged(spans: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
@@ -258,11 +293,6 @@ def _merged(spans: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
         else:
             merged.append((first, end))
     return tuple(merged)
-
-
-def _new_damage(gaps: list[Gap]) -> list[Gap]:
-    """Without the jumps that an earlier repair left: they have no bytes."""
-    return [gap for gap in gaps if gap.end_position > gap.position]
 
 
 def _by_offset(files: Iterable[LogFile]) -> dict[int, LogFile]:

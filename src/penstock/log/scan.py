@@ -15,16 +15,22 @@ if TYPE_CHECKING:
     from penstock.storage.files import File
 
 CHUNK_BYTES = 1024 * 1024
+_ZEROS_TRIED = 16  # a message may end with zeros, which look like the zeros behind it
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Consecutive messages; `end_position` is behind the last one's frame."""
+    """Consecutive messages, and their frames as they stand in the file from `position` on."""
 
     first_offset: int
     messages: list[bytes]
     position: int
-    end_position: int
+    frames: memoryview
+
+    @property
+    def end_position(self) -> int:
+        """Behind the last one's frame."""
+        return self.position + len(self.frames)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +98,7 @@ class _Scan:
                 data = self._whole_frame(data, position, expected)
                 messages, used = fmt.decode_frames(data, 0, expected, stop, self._seed)
             if messages:
-                yield Run(expected, messages, position, position + used)
+                yield Run(expected, messages, position, memoryview(data)[:used])
                 expected += len(messages)
                 position += used
                 continue
@@ -180,15 +186,32 @@ class _Scan:
     def _torn_end(self, position: int, expected: int, written_to: int) -> End:
         """The end of a file that was never sealed, and whether a message was lost there.
 
-        An interrupted write leaves a beginning without its end. A frame whose last bytes are
-        there was written whole, so its message may have been acknowledged: it counts as lost and
-        its offset is not given out again.
+        An interrupted write leaves a beginning without its end. A frame that was written whole may
+        have been acknowledged before it was damaged: it counts as lost, and its offset is not given
+        out again.
         """
-        after = self._claimed_end(position, expected)
-        last_bytes = self._file.pread(16, max(position + fmt.FRAME_BYTES, after - 16))
-        if position < after <= written_to and any(last_bytes):
-            return End(expected + 1, after, written_to - after)
-        return End(expected, position, written_to - position)
+        after = self._end_of_whole_frame(position, expected, written_to)
+        if after is None:
+            return End(expected, position, written_to - position)
+        return End(expected + 1, after, max(0, written_to - after))
+
+    def _end_of_whole_frame(self, position: int, expected: int, written_to: int) -> int | None:
+        """Where a damaged frame that had been written whole ends; None if it may be torn."""
+        start = position + fmt.FRAME_BYTES
+        claimed = self._claimed_end(position, expected)
+        if position < claimed <= written_to and any(self._file.pread(16, max(start, claimed - 16))):
+            return claimed
+        # Or is it the header that was damaged? With the right one the checksum would match.
+        data = self._file.pread(written_to - position + _ZEROS_TRIED, position)
+        if written_to == position or len(data) < fmt.FRAME_BYTES:
+            return None
+        _, stated = fmt.frame_fields(data, 0)
+        likely = range(written_to - start, written_to - start + _ZEROS_TRIED + 1)
+        lengths: list[int] = [stated, *likely]
+        for whole in (fmt.FRAME_BYTES + length for length in lengths if length >= 0):
+            if whole <= len(data) and fmt.would_be_valid(data[:whole], expected, self._seed):
+                return position + whole
+        return None
 
 
 def _seal_in(frame: bytes, seed: int) -> Seal | None:

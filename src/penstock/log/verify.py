@@ -10,7 +10,7 @@ from penstock.log import format as fmt
 from penstock.log.inventory import file_name, first_offset_of
 from penstock.log.recovery import recover
 from penstock.log.scan import End, Gap, Run, read_header, read_seal, scan_frames
-from penstock.model.errors import FormatError
+from penstock.model.errors import Damaged
 from penstock.storage.files import read_whole, write_atomically
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ class _Verification:
         self.report.files_checked += 1
         try:
             found = ckpt.decode_checkpoint(read_whole(self._files, folder / ckpt.NAME), folder)
-        except FormatError as error:
+        except Damaged as error:
             self._add(ckpt.NAME, 0, "checkpoint", f"{error}; opening the log writes a new one")
             return
         self._log_id = found.log_id
@@ -145,7 +145,7 @@ class _Verification:
             self.report.start_offset = first
         try:
             header, bad_copies = read_header(file)
-        except FormatError as error:
+        except Damaged as error:
             self._unreadable(name, first, str(error))
             return
         if header.first_offset != first:

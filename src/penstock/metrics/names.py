@@ -2,8 +2,8 @@
 
 | name | type | labels | meaning |
 |---|---|---|---|
-| `penstock_log_messages_total` | counter | topic | messages made durable |
-| `penstock_log_bytes_total` | counter | topic | bytes of frames made durable |
+| `penstock_log_messages_total` | counter | topic | messages committed |
+| `penstock_log_bytes_total` | counter | topic | bytes of frames committed |
 | `penstock_log_commits_total` | counter | topic | group commits |
 | `penstock_log_commit_seconds` | histogram | | time to write and sync one group commit |
 | `penstock_log_rotations_total` | counter | topic | files finished |
@@ -35,8 +35,8 @@ LOG_POISONED: Final = "penstock_log_poisoned_total"
 LOG_CHECKPOINT_FAILURES: Final = "penstock_log_checkpoint_failures_total"
 
 LOG_COUNTERS: Final[Mapping[str, str]] = {
-    LOG_MESSAGES: "messages made durable",
-    LOG_BYTES: "bytes of frames made durable",
+    LOG_MESSAGES: "messages committed",
+    LOG_BYTES: "bytes of frames committed",
     LOG_COMMITS: "group commits",
     LOG_ROTATIONS: "files finished",
     LOG_REMOVED_FILES: "files that retention removed",

@@ -1,0 +1,381 @@
+"""The documentation says what is so: its commands, tables, examples and links are checked here.
+
+`python tests/test_docs.py` rewrites docs/cli.md from the `--help` of every command.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import json
+import os
+import re
+import subprocess
+import sys
+import uuid
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import click
+import pytest
+
+from penstock.cli.app import cli
+from penstock.log import LogFile
+from penstock.log import format as fmt
+from penstock.log.checkpoint import encode_checkpoint
+from penstock.log.inventory import file_name
+from penstock.metrics import Metrics, names
+from penstock.metrics.registry import COMMIT_BUCKETS_S
+from penstock.model import Durability, LogSettings
+from penstock.model.errors import InvalidTopic
+from penstock.model.topics import decode_part, encode_part
+from penstock.storage import DataDirectory
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+CLI_PAGE = DOCS / "cli.md"
+PAGES = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md"), *(ROOT / "examples").rglob("*.md")])
+EXAMPLES = sorted((ROOT / "examples").rglob("*.py"))
+DECISIONS = sorted((DOCS / "decisions").glob("*.md"))
+DECISION_HEADINGS = ["Context", "Decision", "Consequences", "Alternatives turned down"]
+
+MIB = 1024 * 1024
+LOG_ID = uuid.UUID("00112233-4455-6677-8899-aabbccddeeff")
+CREATED_AT_NS = 1_735_689_600_000_000_000  # 2025-01-01T00:00:00Z
+
+each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+
+
+# --- reading Markdown --------------------------------------------------------------------------
+
+
+class Fence(NamedTuple):
+    """A fenced block of code."""
+
+    language: str
+    text: str
+
+
+def fences(page: Path) -> list[Fence]:
+    """The fenced blocks of a page."""
+    found = re.findall(r"^```(\w*)\n(.*?)^```$", page.read_text(), re.DOTALL | re.MULTILINE)
+    return [Fence(language, text) for language, text in found]
+
+
+def code_of(page: Path) -> str:
+    """What a page sets as code and is no Python: a span or a line of a block on each line."""
+    blocks = [fence.text for fence in fences(page) if fence.language != "python"]
+    spans = re.findall(r"`([^`\n]+)`", without_fences(page))
+    return "\n".join([*spans, *blocks])
+
+
+def without_fences(page: Path) -> str:
+    """The page's prose."""
+    return re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
+
+
+def table_rows(page: Path, first_heading: str) -> list[list[str]]:
+    """The cells, without backticks, of the table whose first column has that heading."""
+    lines = iter(page.read_text().splitlines())
+    for line in lines:
+        if line.startswith(f"| {first_heading} |"):
+            next(lines)  # the rule below the headings
+            break
+    rows = []
+    for line in lines:
+        if not line.startswith("|"):
+            break
+        rows.append([cell.strip().replace("`", "") for cell in line.strip("|").split("|")])
+    return rows
+
+
+def python_blocks() -> Iterator[tuple[str, str]]:
+    """(where, source) of every block of Python on every page."""
+    for page in PAGES:
+        blocks = [fence.text for fence in fences(page) if fence.language == "python"]
+        for number, block in enumerate(blocks, 1):
+            yield f"{page.relative_to(ROOT)}:{number}", block
+
+
+# --- the command line --------------------------------------------------------------------------
+
+
+def render_cli_page() -> str:
+    """docs/cli.md, from what `--help` prints."""
+    parts = [
+        "# The command line",
+        "",
+        "<!-- Written by `python tests/test_docs.py` from `--help`; do not edit. -->",
+        "",
+        "Every command exits with 0 on success, 2 on a usage error and 1 on anything else, then",
+        "with one sentence on stderr. With `--json`, stdout carries JSON and nothing else.",
+        "",
+        *_help_section("penstock", cli),
+    ]
+    for name, command in sorted(cli.commands.items()):
+        parts += _help_section(f"penstock {name}", command)
+    return "\n".join(parts).rstrip() + "\n"
+
+
+def _help_section(path: str, command: click.Command) -> list[str]:
+    context = click.Context(
+        command, info_name=path, terminal_width=88, max_content_width=88, **cli.context_settings
+    )
+    text = "\n".join(line.rstrip() for line in command.get_help(context).splitlines())
+    return [f"## `{path}`", "", "```text", text, "```", ""]
+
+
+def test_the_cli_page_is_current() -> None:
+    """docs/cli.md is what --help says today."""
+    assert CLI_PAGE.read_text() == render_cli_page(), "run python tests/test_docs.py to rewrite"
+
+
+@each_page
+def test_named_commands_and_options_exist(page: Path) -> None:
+    """Every `penstock <command>` in code exists, and so does each option given to it."""
+    for name, rest in re.findall(r"\bpenstock ([a-z]+)\b([^\n|#]*)", code_of(page)):
+        assert name in cli.commands, f"penstock {name}"
+        known = {"-h", "--help"}
+        for parameter in cli.commands[name].params:
+            known |= {*parameter.opts, *parameter.secondary_opts}
+        used = set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", rest))
+        assert used <= known, f"penstock {name}: {used - known}"
+
+
+@each_page
+def test_named_make_targets_exist(page: Path) -> None:
+    """Every `make <target>` in code exists."""
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    named = set(re.findall(r"^(?:\$ )?make ([a-z]+)", code_of(page), re.MULTILINE))
+    assert named <= targets
+
+
+def test_every_command_has_an_example() -> None:
+    """The help of each command ends with an example."""
+    without = [
+        name for name, command in cli.commands.items() if "Example: " not in (command.help or "")
+    ]
+    assert without == []
+
+
+# --- examples ----------------------------------------------------------------------------------
+
+
+def run_python(arguments: list[str], folder: Path) -> str:
+    """Runs Python in `folder` with warnings as errors; its output."""
+    command = [sys.executable, "-W", "error", *arguments]
+    environment = {**os.environ, "TMPDIR": str(folder)}
+    done = subprocess.run(
+        command,
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    return done.stdout
+
+
+@pytest.mark.parametrize(("where", "source"), list(python_blocks()), ids=lambda text: text[:40])
+def test_python_in_the_docs_runs(where: str, source: str, tmp_path: Path) -> None:
+    """Each block of Python is a whole program; `# prints:` comments say its output."""
+    printed = run_python(["-c", source], tmp_path)
+    promised = re.findall(r"# prints: (.*)", source)
+    assert printed.splitlines()[: len(promised)] == promised, where
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.name)
+def test_examples_run_and_clean_up(example: Path, tmp_path: Path) -> None:
+    """Each example runs without arguments, prints something and leaves nothing behind."""
+    assert run_python([str(example)], tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.name)
+def test_examples_are_short(example: Path) -> None:
+    """An example is read in one look."""
+    assert len(example.read_text().splitlines()) < 40
+
+
+# --- tables ------------------------------------------------------------------------------------
+
+
+def shown_default(value: object) -> str:
+    """A default as the settings page writes it."""
+    if isinstance(value, enum.Enum):
+        return str(value.value)
+    if isinstance(value, int) and value and value % MIB == 0:
+        return f"{value // MIB} MiB"
+    return str(value)
+
+
+def test_the_settings_page_is_complete() -> None:
+    """Every field of LogSettings stands on its page, in order, with its default."""
+    fields = [
+        (field.name, shown_default(field.default)) for field in dataclasses.fields(LogSettings)
+    ]
+    rows = table_rows(DOCS / "settings.md", "setting")
+    assert [(name, default) for name, default, _ in rows] == fields
+
+
+@pytest.mark.parametrize("page", [ROOT / "README.md", DOCS / "settings.md"], ids=lambda p: p.name)
+def test_the_durability_table_is_complete(page: Path) -> None:
+    """Every durability mode is explained, the default first."""
+    modes = [row[0].split()[0] for row in table_rows(page, "durability")]
+    assert modes == [mode.value for mode in Durability]
+    assert modes[0] == LogSettings().durability.value
+
+
+def test_the_metrics_page_is_complete() -> None:
+    """Every metric stands on its page with its type and labels."""
+    counters = {(name, "counter", "topic") for name in names.LOG_COUNTERS}
+    histograms = {(name, "histogram", "") for name in names.LOG_HISTOGRAMS}
+    rows = [tuple(row[:3]) for row in table_rows(DOCS / "metrics.md", "name")]
+    assert len(rows) == len(set(rows))
+    assert set(rows) == counters | histograms
+
+
+def test_the_metrics_page_has_what_is_exposed() -> None:
+    """Prometheus sees the metrics of the page and no others."""
+    metrics = Metrics()
+    metrics.for_log("/default/traces")
+    types = re.findall(r"^# TYPE (\S+) (\S+)$", metrics.exposition().decode(), re.MULTILINE)
+    rows = table_rows(DOCS / "metrics.md", "name")
+    assert {name for name, kind in types if kind != "gauge"} == {row[0] for row in rows}
+    page = " ".join((DOCS / "metrics.md").read_text().split())
+    assert ", ".join(f"{bound:g}" for bound in COMMIT_BUCKETS_S) in page
+
+
+def test_the_folder_names_on_the_page_are_right() -> None:
+    """Each topic name in the table is encoded as the page says, and back."""
+    for name, folder, _ in table_rows(DOCS / "formats" / "data-directory.md", "name"):
+        assert encode_part(name) == folder
+        assert decode_part(folder) == name
+
+
+def test_the_refused_names_on_the_page_are_refused() -> None:
+    """What the page lists as refused is."""
+    refused = ["", "a/b", "a\\b", "a\0b", "a\nb", "\ud800", "x" * 201, "é" * 34]
+    for name in refused:
+        with pytest.raises(InvalidTopic):
+            encode_part(name)
+
+
+# --- formats -----------------------------------------------------------------------------------
+
+
+def example_log_file() -> bytes:
+    """The file of the worked example: two messages, sealed a second after it was begun."""
+    header = fmt.new_header(LOG_ID, 42, CREATED_AT_NS, b"penstock")
+    frames = b"".join(fmt.encode_frames([b"hello", b"lakehouse"], 42, header.seed))
+    position = fmt.HEADER_BYTES + len(frames)
+    seal = fmt.Seal(44, CREATED_AT_NS + 10**9, 2)
+    return fmt.encode_header(header) + frames + fmt.encode_seal(seal, position, header.seed)
+
+
+def hex_dump(data: bytes) -> str:
+    """Position, sixteen bytes in hex, the same as text; a star for rows of zeros left out."""
+    lines: list[str] = []
+    for start in range(0, len(data), 16):
+        row = data[start : start + 16]
+        if not any(row):
+            lines += [] if lines[-1] == "*" else ["*"]
+            continue
+        text = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in row)
+        lines.append(f"{start:04x}  {row.hex(' '):47}  {text}")
+    return "\n".join(lines) + "\n"
+
+
+def test_the_log_example_is_right() -> None:
+    """The bytes in docs/formats/log.md are those of the file that it describes."""
+    blocks = [fence.text for fence in fences(DOCS / "formats" / "log.md")]
+    assert hex_dump(example_log_file()) in blocks
+
+
+def test_the_field_tables_of_the_log_add_up() -> None:
+    """Each field begins where the one before it ends, and the last ends with the structure."""
+    page = (DOCS / "formats" / "log.md").read_text()
+    ends = []
+    for table in re.findall(r"(?:^\| +\d+ \| +\d+ \|.*\n)+", page, re.MULTILINE):
+        pairs = re.findall(r"^\| +(\d+) \| +(\d+) \|", table, re.MULTILINE)
+        fields = [(int(at), int(width)) for at, width in pairs]
+        assert all(at + width == after for (at, width), (after, _) in pairwise(fields))
+        ends.append(sum(fields[-1]))
+    assert ends == [64, fmt.FRAME_BYTES, 32, fmt.TRAILER_BYTES]
+
+
+def test_the_checkpoint_example_is_right() -> None:
+    """The text in docs/formats/checkpoint.md is what is written for the log that it describes."""
+    size = len(example_log_file())
+    file = LogFile(Path(file_name(42)), 42, 44, size, CREATED_AT_NS + 10**9)
+    written = encode_checkpoint(LOG_ID, 44, [file], CREATED_AT_NS + 10**9).decode()
+    blocks = [fence.text for fence in fences(DOCS / "formats" / "checkpoint.md")]
+    assert written in blocks
+
+
+def test_the_identity_example_is_right(tmp_path: Path) -> None:
+    """penstock.json has the fields that its page shows."""
+    DataDirectory(tmp_path).create()
+    blocks = [fence.text for fence in fences(DOCS / "formats" / "data-directory.md")]
+    shown = next(json.loads(block) for block in blocks if block.startswith("{"))
+    written = json.loads((tmp_path / "penstock.json").read_text())
+    assert {**shown, "id": ""} == {**written, "id": ""}
+
+
+# --- the pages as a whole ----------------------------------------------------------------------
+
+
+@each_page
+def test_relative_links_resolve(page: Path) -> None:
+    """Every link to a file of the repository, and to a heading in it, leads somewhere."""
+    for target in re.findall(r"\]\(([^)\s]+)\)", without_fences(page)):
+        if re.match(r"[a-z]+:", target):
+            continue
+        path, _, anchor = target.partition("#")
+        linked = (page.parent / path).resolve() if path else page
+        assert linked.exists(), target
+        assert not anchor or anchor in anchors_of(linked), target
+
+
+def anchors_of(page: Path) -> set[str]:
+    """The anchors that a page's headings get when it is rendered."""
+    headings = re.findall(r"^#+ (.+)$", without_fences(page), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("note", DECISIONS, ids=lambda path: path.stem[:4])
+def test_decision_notes_have_their_headings(note: Path) -> None:
+    """A decision has its context, consequences and alternatives, in 15 to 40 lines."""
+    text = note.read_text()
+    assert re.findall(r"^## (.+)$", text, re.MULTILINE) == DECISION_HEADINGS
+    assert text.startswith(f"# {note.stem[:4]}. ")
+    assert 15 <= len(text.splitlines()) <= 40
+
+
+def test_decision_notes_are_numbered_without_gaps() -> None:
+    """The next note has an obvious number."""
+    assert [int(note.stem[:4]) for note in DECISIONS] == list(range(1, len(DECISIONS) + 1))
+
+
+def test_every_page_is_reachable_from_the_readme() -> None:
+    """Following links from the README leads to every page."""
+    seen, waiting = set[Path](), [ROOT / "README.md"]
+    while waiting:
+        page = waiting.pop()
+        if page in seen:
+            continue
+        seen.add(page)
+        linked = re.findall(r"\]\(([^)#:\s]+\.md)[^)]*\)", without_fences(page))
+        waiting += [(page.parent / target).resolve() for target in linked]
+    assert set(PAGES) <= seen
+
+
+if __name__ == "__main__":
+    CLI_PAGE.write_text(render_cli_page())
