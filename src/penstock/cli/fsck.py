@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -53,7 +54,11 @@ def _verify(path: Path) -> list[LogReport]:
     files = LocalFiles()
     if path.is_file():
         return [verify_file(files, path)] if path.suffix == SUFFIX else []
-    return [verify_log(files, folder) for folder in log_folders(path)]
+    folders = log_folders(path)
+    size = sum(file.stat().st_size for folder in folders for file in folder.glob(f"*{SUFFIX}"))
+    hidden = not sys.stderr.isatty()
+    with click.progressbar(length=size, label="verifying", hidden=hidden, file=sys.stderr) as bar:
+        return [verify_log(files, folder, bar.update) for folder in folders]
 
 
 def _repair(path: Path, reports: list[LogReport]) -> None:

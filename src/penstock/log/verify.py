@@ -15,6 +15,7 @@ from penstock.storage.files import read_whole, write_atomically
 
 if TYPE_CHECKING:
     import uuid
+    from collections.abc import Callable
     from pathlib import Path
 
     from penstock.model.clock import Clock
@@ -54,14 +55,21 @@ class LogReport:
         return not self.damage
 
 
-def verify_log(files: Files, folder: Path) -> LogReport:
-    """Verifies each file, their continuity and the checkpoint. Safe beside a running writer."""
+def verify_log(
+    files: Files, folder: Path, on_progress: Callable[[int], object] = lambda _: None
+) -> LogReport:
+    """Verifies each file, their continuity and the checkpoint. Safe beside a running writer.
+
+    `on_progress` hears how many bytes each file had.
+    """
     check = _Verification(files, LogReport(str(folder)))
     names = files.names(folder)
     check.checkpoint(folder, names)
     firsts = [first for name in names if (first := first_offset_of(name)) is not None]
     for at, first in enumerate(firsts):
+        before = check.report.bytes_checked
         check.file(folder / file_name(first), is_last=at == len(firsts) - 1)
+        on_progress(check.report.bytes_checked - before)
     check.ends_where_the_checkpoint_says()
     check.leftovers(names)
     return check.report
