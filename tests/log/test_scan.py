@@ -137,3 +137,18 @@ def test_a_file_that_must_hold_more_reports_what_misses(tmp_path: Path) -> None:
     _, gaps, end = scan(path, end=12)
     assert [(gap.first_offset, gap.end_offset) for gap in gaps] == [(9, 12)]
     assert end.offset == 12
+
+
+def test_a_whole_last_frame_with_a_damaged_header_counts_as_lost_too(tmp_path: Path) -> None:
+    """Whichever bit was hit; where the message ends with zeros, whichever of offset and length."""
+    for last, bits in ((b"acknowledged", 128), (b"zeros behind" + bytes(9), 96), (b"", 128)):
+        contents = [*CONTENTS, last]
+        path = write_unsealed(tmp_path, contents)
+        data, start = path.read_bytes(), frame_starts(contents)[-2]
+        for bit in range(bits):
+            flipped = bytearray(data).ljust(len(data) + 4096, b"\0")
+            flipped[start + bit // 8] ^= 1 << bit % 8
+            path.write_bytes(flipped)
+            found, gaps, end = scan(path)
+            assert found == dict(enumerate(CONTENTS)), (last, bit)
+            assert ([gap.end_offset for gap in gaps], end.offset) == ([13], 13), (last, bit)

@@ -37,23 +37,36 @@ def main() -> None:
     """Runs the command line and exits with its code."""
     logging.basicConfig(level=logging.CRITICAL)  # what matters is in each command's answer
     try:
-        code = cli.main(standalone_mode=False)
-        sys.stdout.flush()
-        sys.exit(code if isinstance(code, int) else 0)
-    except click.exceptions.Abort:
-        sys.exit(_INTERRUPTED)
-    except KeyboardInterrupt:
+        # Not `cli.main`, which takes a closed pipe for a failure.
+        with cli.make_context("penstock", sys.argv[1:]) as context:
+            cli.invoke(context)
+        sys.exit(_flushed(0))
+    except click.exceptions.Exit as end:
+        sys.exit(_flushed(end.exit_code))
+    except (click.exceptions.Abort, KeyboardInterrupt):
         sys.exit(_INTERRUPTED)
     except BrokenPipeError:
-        # Whoever read our output has seen enough; say nothing more, not even at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)
+        sys.exit(_pipe_closed())
     except click.ClickException as error:
         error.show()
         sys.exit(error.exit_code)
     except (PenstockError, OSError) as error:
         click.echo(f"penstock: {_sentence(error)}", err=True)
         sys.exit(1)
+
+
+def _flushed(code: int) -> int:
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        return _pipe_closed()
+    return code
+
+
+def _pipe_closed() -> int:
+    """Whoever read our output has seen enough; say nothing more, not even at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 0
 
 
 def _sentence(error: Exception) -> str:

@@ -11,6 +11,7 @@ import click
 
 from penstock.cli.common import human_bytes, json_option, print_json
 from penstock.log.inventory import SUFFIX
+from penstock.log.survey import survey_log
 from penstock.log.verify import LogReport, repair_log, verify_file, verify_log
 from penstock.model import SystemClock
 from penstock.model.errors import PenstockError
@@ -26,8 +27,8 @@ def fsck(path: Path, repair: bool, as_json: bool) -> None:
     """Verify a data directory, one log's folder or one log file.
 
     Exit code 0: sound; 1: damage was found. Verifying is safe beside a running server; repairing
-    needs it stopped. A repair keeps each damaged file beside its replacement as FILE.damaged and
-    records what was lost, so that the next fsck is clean.
+    needs it stopped. A repair records what was lost, so that the next fsck is clean, and keeps a
+    file with damaged messages beside its replacement as FILE.damaged.
 
     Example: penstock fsck --repair data
     """
@@ -55,7 +56,7 @@ def _verify(path: Path) -> list[LogReport]:
     if path.is_file():
         return [verify_file(files, path)] if path.suffix == SUFFIX else []
     folders = log_folders(path)
-    size = sum(file.stat().st_size for folder in folders for file in folder.glob(f"*{SUFFIX}"))
+    size = sum(survey_log(files, folder).bytes for folder in folders)
     hidden = not sys.stderr.isatty()
     with click.progressbar(length=size, label="verifying", hidden=hidden, file=sys.stderr) as bar:
         return [verify_log(files, folder, bar.update) for folder in folders]

@@ -33,7 +33,7 @@ def inspect(path: Path, frames: int, as_json: bool) -> None:
 
     --frames says how many messages of a log file to show.
 
-    Example: penstock inspect data/topics/default/traces/0/log/00000000000000000000.wal
+    Example: penstock inspect data/topics/default/traces/0/log
     """
     if not path.exists():
         raise PenstockError(f"there is nothing at {path}")

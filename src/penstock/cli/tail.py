@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import codecs
 import itertools
 import time
 from typing import TYPE_CHECKING, Literal
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from penstock.storage import Partition
 
 _POLL_S = 0.05
-_PREVIEW_CHARACTERS = 100
+_PREVIEW_BYTES = 100
 
 
 def _start(_: click.Context, __: click.Parameter, text: str) -> int | str:
@@ -82,10 +83,7 @@ def tail(
     readers = [(p, FolderReader(LocalFiles(), p.log_folder, start)) for p in partitions]
     for found, offset, message in itertools.islice(_messages(readers, follow=follow), count):
         _print_message(found, offset, message, as_json=as_json)
-    lost = [(p, lost) for p, reader in readers for lost in reader.lost]
-    for found, loss in lost:
-        click.echo(f"penstock: {topic} partition {found.number}: lost {loss}", err=True)
-    if lost:
+    if any(reader.lost for _, reader in readers):
         raise click.exceptions.Exit(1)
 
 
@@ -97,12 +95,22 @@ def _messages(
     while follow or idle_rounds < 2:
         idle_rounds += 1
         for partition, reader in readers:
-            while (batch := reader.read_batch()) is not None:
+            named = len(reader.lost)
+            batch = reader.read_batch()
+            _name_losses(partition, reader, named)
+            if batch is not None:
                 idle_rounds = 0
                 for at, message in enumerate(batch.messages):
                     yield partition, batch.first_offset + at, message
         if idle_rounds:
             time.sleep(_POLL_S)
+
+
+def _name_losses(partition: Partition, reader: FolderReader, named: int) -> None:
+    """Says on stderr what was lost beyond the first `named` losses."""
+    for loss in reader.lost[named:]:
+        where = f"{partition.topic} partition {partition.number}"
+        click.echo(f"penstock: {where}: lost {loss}", err=True)
 
 
 def _print_message(partition: Partition, offset: int, message: bytes, *, as_json: bool) -> None:
@@ -122,7 +130,13 @@ def _print_message(partition: Partition, offset: int, message: bytes, *, as_json
 
 def preview(message: bytes) -> str:
     """The beginning of a message as text, or in hex where it is none."""
-    start = message[:_PREVIEW_CHARACTERS]
-    text = start.decode("utf-8", errors="replace")
-    shown = text if text.isprintable() and "\ufffd" not in text else start[:32].hex(" ")
-    return shown + ("…" if len(message) > len(start) else "")
+    start = message[:_PREVIEW_BYTES]
+    rest = "…" if len(message) > len(start) else ""
+    try:
+        decoder = codecs.getincrementaldecoder("utf-8")()
+        text = decoder.decode(start, final=not rest)  # the cut may go through a character
+        if text.isprintable():
+            return text + rest
+    except UnicodeDecodeError:
+        pass
+    return start[:32].hex(" ") + ("…" if len(message) > 32 else "")

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Literal
 
 from penstock.log import format as fmt
 from penstock.log.cache import Batch
-from penstock.log.inventory import Lost, file_name, first_offset_of
+from penstock.log.inventory import Lost, file_name
 from penstock.log.scan import End, Gap, Run, read_header, read_seal, scan_frames
-from penstock.log.survey import find_end
-from penstock.model.errors import FormatError, OffsetUnavailable
+from penstock.log.survey import find_end, log_files
+from penstock.model.errors import Damaged, OffsetUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -89,23 +89,41 @@ class FolderReader:
         """At the end of a finished file: to the next. Else the end may move: look again later."""
         assert self._file is not None
         self._walk = None
-        here = self._file[1].first_offset
-        following = [first for first in self._firsts() if first > here]
-        if not following:
-            return False
+        following = self._following(self._file[1].first_offset)
+        if following is None:
+            return self._take_replacement(end)
         if end.seal is None and self._doubt != end:
             self._doubt = end  # it may have been finished since; what it holds now is final
-            return True
+            return self._take_replacement(end) or True
         self.close()
-        if following[0] > self.position:
-            name = file_name(self.position)
-            self.lost.append(Lost(self.position, following[0], name, 0, "the file is missing"))
-            self.position = following[0]
+        self._pass_over(following, "the file is missing")
         return True
+
+    def _take_replacement(self, end: End) -> bool:
+        """Recovery puts another file under the same name; True where that has happened."""
+        assert self._file is not None
+        _, header, name = self._file
+        if end.seal is not None:
+            return False
+        file = self._files.open(self._folder / name)
+        try:
+            found, _ = read_header(file)
+            replaced = found != header or read_seal(file, found) is not None
+        except Damaged:
+            replaced = False
+        finally:
+            file.close()
+        if replaced:
+            self.close()
+        return replaced
 
     def _open(self) -> bool:
         """Opens the file with the position in it; False where there is none yet."""
-        holding = [first for first in self._firsts() if first <= self.position]
+        firsts = log_files(self._files, self._folder)
+        if firsts and self.position < firsts[0]:
+            text = f"offset {self.position} is gone: the log begins at {firsts[0]}"
+            raise OffsetUnavailable(text, earliest=firsts[0], end=firsts[-1])
+        holding = [first for first in firsts if first <= self.position]
         if not holding:
             return False
         name = file_name(holding[-1])
@@ -115,9 +133,12 @@ class FolderReader:
             return False
         try:
             header, _ = read_header(file)
-        except FormatError:
+        except Damaged as error:
             file.close()
-            raise
+            following = self._following(holding[-1])
+            if following is not None:
+                self._pass_over(following, str(error))
+            return following is not None and self._open()
         self._file, self._at = (file, header, name), (fmt.HEADER_BYTES, header.first_offset)
         seal = read_seal(file, header)
         for offset, byte in seal.index if seal is not None else ():
@@ -125,8 +146,18 @@ class FolderReader:
                 self._at = (byte, offset)
         return True
 
+    def _following(self, first: int) -> int | None:
+        later = [other for other in log_files(self._files, self._folder) if other > first]
+        return later[0] if later else None
+
+    def _pass_over(self, end_offset: int, reason: str) -> None:
+        if end_offset > self.position:
+            name = file_name(self.position)
+            self.lost.append(Lost(self.position, end_offset, name, 0, reason))
+            self.position = end_offset
+
     def _resolve(self, start: int | Literal["earliest", "latest"]) -> int:
-        firsts = self._firsts()
+        firsts = log_files(self._files, self._folder)
         earliest = firsts[0] if firsts else 0
         if start == "earliest":
             return earliest
@@ -136,10 +167,6 @@ class FolderReader:
             text = f"offset {offset} is not in the log, which has {earliest} to {end}"
             raise OffsetUnavailable(text, earliest=earliest, end=end)
         return offset
-
-    def _firsts(self) -> list[int]:
-        names = self._files.names(self._folder)
-        return [first for name in names if (first := first_offset_of(name)) is not None]
 
 
 def _from(run: Run, offset: int) -> Batch | None:

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SUFFIX = ".wal"
-_NAME = re.compile(r"(\d{20})\.wal")
+_NAME = re.compile(r"([0-9]{20})\.wal")
 
 
 @dataclass(frozen=True, slots=True)

@@ -93,6 +93,8 @@ class _Recovery:
             following = firsts[at + 1] if at + 1 < len(firsts) else None
             self._take(first, following, known.get(first))
         if checkpoint is not None:
+            if not firsts:
+                self._found.next_offset = checkpoint.start_offset
             self._expect(checkpoint.next_offset)
         self._found.lost_before = [
             Lost(first, end, file.path.name, 0, "recorded by an earlier repair")

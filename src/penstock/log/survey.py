@@ -28,19 +28,21 @@ class Survey:
 
 def survey_log(files: Files, folder: Path) -> Survey:
     """Looks at names, sizes and the last file; safe beside a running writer."""
-    names = files.names(folder)
-    firsts = [first for name in names if (first := first_offset_of(name)) is not None]
-    if not firsts:
-        return Survey(0, 0, 0, 0)
-    size = 0
-    for first in firsts:
+    while True:
+        firsts = log_files(files, folder)
+        if not firsts:
+            return Survey(0, 0, 0, 0)
         try:
-            file = files.open(folder / file_name(first))
-        except FileNotFoundError:  # retention was faster
+            size = sum(_size(files, folder / file_name(first)) for first in firsts)
+            return Survey(firsts[0], find_end(files, folder, firsts[-1]), len(firsts), size)
+        except FileNotFoundError:  # retention was faster; the folder looks different now
             continue
-        size += file.size()
-        file.close()
-    return Survey(firsts[0], find_end(files, folder, firsts[-1]), len(firsts), size)
+
+
+def log_files(files: Files, folder: Path) -> list[int]:
+    """The first offsets of the log files there are."""
+    names = files.names(folder)
+    return [first for name in names if (first := first_offset_of(name)) is not None]
 
 
 def find_end(files: Files, folder: Path, last_first: int) -> int:
@@ -56,5 +58,13 @@ def find_end(files: Files, folder: Path, last_first: int) -> int:
         return last.offset
     except Damaged:
         return last_first
+    finally:
+        file.close()
+
+
+def _size(files: Files, path: Path) -> int:
+    file = files.open(path)
+    try:
+        return file.size()
     finally:
         file.close()

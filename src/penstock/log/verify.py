@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -13,9 +14,11 @@ from penstock.log.scan import End, Gap, Run, read_header, read_seal, scan_frames
 from penstock.model.errors import Damaged
 from penstock.storage.files import read_whole, write_atomically
 
+_ATTEMPTS = 5
+
 if TYPE_CHECKING:
     import uuid
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from pathlib import Path
 
     from penstock.model.clock import Clock
@@ -62,23 +65,43 @@ def verify_log(
 
     `on_progress` hears how many bytes each file had.
     """
+    for _ in range(_ATTEMPTS):
+        before = _look(files, folder)
+        report = _verify_once(files, folder, on_progress)
+        if report.sound or _look(files, folder) == before:
+            break  # else files came, went or were finished meanwhile: that may be all there is
+    return report
+
+
+def _verify_once(files: Files, folder: Path, on_progress: Callable[[int], object]) -> LogReport:
     check = _Verification(files, LogReport(str(folder)))
     names = files.names(folder)
     check.checkpoint(folder, names)
     firsts = [first for name in names if (first := first_offset_of(name)) is not None]
     for at, first in enumerate(firsts):
         before = check.report.bytes_checked
-        check.file(folder / file_name(first), is_last=at == len(firsts) - 1)
+        check.file(folder / file_name(first), firsts[at + 1] if at + 1 < len(firsts) else None)
         on_progress(check.report.bytes_checked - before)
     check.ends_where_the_checkpoint_says()
     check.leftovers(names)
     return check.report
 
 
+def _look(files: Files, folder: Path) -> list[tuple[str, int]]:
+    """Names and sizes of what the folder holds."""
+    seen = []
+    for name in files.names(folder):
+        with contextlib.suppress(OSError):
+            file = files.open(folder / name)
+            seen.append((name, file.size()))
+            file.close()
+    return seen
+
+
 def verify_file(files: Files, path: Path) -> LogReport:
     """Verifies one log file by itself."""
     check = _Verification(files, LogReport(str(path.parent)))
-    check.file(path, is_last=True)
+    check.file(path, None)
     return check.report
 
 
@@ -104,7 +127,7 @@ class _Verification:
         self._files = files
         self._log_id: uuid.UUID | None = None
         self._next: int | None = None
-        self._promised_end: int | None = None
+        self._promised: ckpt.Checkpoint | None = None
 
     def checkpoint(self, folder: Path, names: list[str]) -> None:
         if ckpt.NAME not in names:
@@ -118,25 +141,33 @@ class _Verification:
             self._add(ckpt.NAME, 0, "checkpoint", f"{error}; opening the log writes a new one")
             return
         self._log_id = found.log_id
-        self._promised_end = found.next_offset
+        self._promised = found
 
-    def file(self, path: Path, *, is_last: bool) -> None:
-        self.report.files_checked += 1
+    def file(self, path: Path, following: int | None) -> None:
+        """Verifies a file; the next one begins with the offset `following`."""
         try:
             file = self._files.open(path)
         except FileNotFoundError:  # retention was faster
             return
+        self.report.files_checked += 1
         try:
             self.report.bytes_checked += file.size()
-            self._file(path.name, file, is_last=is_last)
+            self._file(path.name, file, following)
         finally:
             file.close()
 
     def ends_where_the_checkpoint_says(self) -> None:
-        end, promised = self.report.end_offset, self._promised_end
-        if promised is not None and (end or 0) < promised:
-            self._missing(end or 0, promised)
-            self.report.end_offset = promised
+        if self._promised is None:
+            return
+        start, end = self.report.start_offset, self.report.end_offset
+        if start is not None and self._promised.start_offset < start:
+            earlier = f"messages {self._promised.start_offset} to {start - 1}"
+            self.report.notes.append(f"{earlier} were removed, by retention or by hand")
+        if end is None:
+            end = self._promised.start_offset
+        if end < self._promised.next_offset:
+            self._missing(end, self._promised.next_offset)
+            self.report.end_offset = self._promised.next_offset
 
     def leftovers(self, names: list[str]) -> None:
         for name in names:
@@ -145,57 +176,78 @@ class _Verification:
             elif name.endswith(".tmp"):
                 self.report.notes.append(f"{name} is left from an interrupted write; harmless")
 
-    def _file(self, name: str, file: File, *, is_last: bool) -> None:
+    def _file(self, name: str, file: File, following: int | None) -> None:
         first = first_offset_of(name) or 0
         if self._next is not None and self._next < first:
             self._missing(self._next, first)
         if self.report.start_offset is None:
             self.report.start_offset = first
+        must_reach = following
+        if following is None and self._promised is not None:
+            must_reach = self._promised.next_offset
+        header, wrong = self._header(name, first, file)
+        if header is None:
+            end = max(first, must_reach or first)
+            self._add(name, 0, "header", wrong, first, end - first)
+            self._next = self.report.end_offset = end
+        else:
+            self._frames(name, file, header, following, must_reach)
+
+    def _header(self, name: str, first: int, file: File) -> tuple[fmt.Header | None, str]:
         try:
             header, bad_copies = read_header(file)
         except Damaged as error:
-            self._unreadable(name, first, str(error))
-            return
+            return None, str(error)
         if header.first_offset != first:
-            self._unreadable(name, first, f"it says that it begins at {header.first_offset}")
-            return
+            return None, f"it says that it begins at {header.first_offset}"
         self._log_id = self._log_id or header.log_id
         if header.log_id != self._log_id:
-            self._unreadable(name, first, f"it belongs to another log ({header.log_id})")
-            return
+            return None, f"it belongs to another log ({header.log_id})"
         if bad_copies:
             self._add(name, 0, "header", "one of the two copies of the header is damaged")
-        self._frames(name, file, header, is_last=is_last)
+        return header, ""
 
-    def _frames(self, name: str, file: File, header: fmt.Header, *, is_last: bool) -> None:
+    def _frames(
+        self,
+        name: str,
+        file: File,
+        header: fmt.Header,
+        following: int | None,
+        must_reach: int | None,
+    ) -> None:
         seal = read_seal(file, header)
-        end_offset = seal.end_offset if seal is not None else None
-        known = set(seal.lost) if seal is not None else set()
-        messages, gaps, last = _walk(file, header, end_offset)
+        messages, gaps, last = _walk(file, header, seal)
         if gaps and seal is None:
             # Somebody may be writing right now: damage is what looks the same a second time.
             before = gaps
-            messages, gaps, last = _walk(file, header, end_offset)
+            messages, gaps, last = _walk(file, header, seal)
             gaps = [gap for gap in gaps if gap in before]
         self.report.messages += messages
+        known = seal.lost if seal is not None else ()
         for gap in gaps:
             if gap.end_position == gap.position and _within(gap, known):
                 self.report.known_losses.append((gap.first_offset, gap.end_offset))
             else:
                 self._damaged_frames(name, gap)
         if seal is None:
-            self._unsealed(name, file, header, last, is_last=is_last)
-        self._next = self.report.end_offset = last.offset
+            self._unsealed(name, file, header, last, is_last=following is None)
+        end = last.offset
+        if must_reach is not None and end < must_reach and seal is None:
+            cut = Gap(end, must_reach, last.position, last.position + last.torn_bytes)
+            self._damaged_frames(name, cut)
+            end = must_reach
+        self._next = self.report.end_offset = end
 
     def _unsealed(
         self, name: str, file: File, header: fmt.Header, last: End, *, is_last: bool
     ) -> None:
         trailer_at = max(0, file.size() - fmt.TRAILER_BYTES)
         trailer = fmt.decode_trailer(file.pread(fmt.TRAILER_BYTES, trailer_at), header.seed)
-        if trailer is not None or last.seal is not None or not is_last:
-            at = last.position if trailer is not None else trailer_at
-            self._add(name, at, "seal", "the index at the end is damaged; messages are not")
-        elif last.torn_bytes:
+        half_finished = last.seal is not None and _only_begun(file, header, last)
+        if trailer is not None or not is_last or (last.seal is not None and not half_finished):
+            text = "the index at the end is damaged or missing"
+            self._add(name, last.position, "seal", text)
+        elif last.torn_bytes and not half_finished:
             text = f"{name} ends with {last.torn_bytes} bytes of an interrupted write"
             self.report.notes.append(f"{text}, which opening the log drops")
 
@@ -206,11 +258,6 @@ class _Verification:
 
     def _missing(self, first: int, end: int) -> None:
         self._add(file_name(first), 0, "missing", "the file is missing", first, end - first)
-
-    def _unreadable(self, name: str, first: int, why: str) -> None:
-        """How much was in it shows when the next file begins."""
-        self._add(name, 0, "header", why, first)
-        self._next = self.report.end_offset = first
 
     def _add(
         self,
@@ -224,8 +271,9 @@ class _Verification:
         self.report.damage.append(Damage(file, position, kind, detail, first, lost))
 
 
-def _walk(file: File, header: fmt.Header, end: int | None) -> tuple[int, list[Gap], End]:
+def _walk(file: File, header: fmt.Header, seal: fmt.Seal | None) -> tuple[int, list[Gap], End]:
     """How many messages are readable, what is not, and where it ends."""
+    end = seal.end_offset if seal is not None else None
     messages, gaps, last = 0, list[Gap](), End(header.first_offset, fmt.HEADER_BYTES)
     for item in scan_frames(file, header.seed, fmt.HEADER_BYTES, header.first_offset, end):
         if isinstance(item, Run):
@@ -237,5 +285,13 @@ def _walk(file: File, header: fmt.Header, end: int | None) -> tuple[int, list[Ga
     return messages, gaps, last
 
 
-def _within(gap: Gap, known: set[tuple[int, int]]) -> bool:
+def _only_begun(file: File, header: fmt.Header, last: End) -> bool:
+    """Whether behind the seal stands what an interrupted finishing leaves: a part, then zeros."""
+    assert last.seal is not None
+    whole = fmt.encode_seal(last.seal, last.position, header.seed)
+    found = file.pread(file.size() - last.position, last.position)
+    return whole.startswith(found.rstrip(b"\0")) and len(found) != len(whole)
+
+
+def _within(gap: Gap, known: Iterable[tuple[int, int]]) -> bool:
     return any(first <= gap.first_offset and gap.end_offset <= end for first, end in known)

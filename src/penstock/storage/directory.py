@@ -57,9 +57,11 @@ class DataDirectory:
         path = self.root / IDENTITY
         try:
             document = json.loads(read_whole(self._files, path))
-            version, identity = int(document["version"]), str(document["id"])
+            version, identity = document["version"], document["id"]
         except (ValueError, KeyError, TypeError):
-            raise Damaged(f"{path} does not describe a data directory") from None
+            version, identity = None, None
+        if not isinstance(version, int) or not isinstance(identity, str):
+            raise Damaged(f"{path} does not describe a data directory")
         if version > FORMAT_VERSION:
             raise UnsupportedVersion(f"{path} has version {version}, this is {FORMAT_VERSION}")
         return identity
@@ -79,5 +81,5 @@ class DataDirectory:
                 except InvalidTopic:
                     continue
                 numbers = self._files.names(top / namespace / name)
-                for number in sorted(int(n) for n in numbers if re.fullmatch(r"0|[1-9]\d*", n)):
+                for number in sorted(int(n) for n in numbers if re.fullmatch(r"0|[1-9][0-9]*", n)):
                     yield self.partition(topic, number)

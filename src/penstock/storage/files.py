@@ -293,6 +293,8 @@ class _LocalLock:
         os.write(self._handle, b"%d\n" % os.getpid())
 
     def release(self) -> None:
+        if sys.platform != "win32":
+            fcntl.flock(self._handle, fcntl.LOCK_UN)  # a forked child may hold the handle too
         os.close(self._handle)
 
     def _holder(self) -> int | None:

@@ -1,0 +1,139 @@
+"""Runs the command line, in this process or as its users do, on small data directories."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
+from unittest import mock
+
+from penstock.cli import main
+from penstock.model import Topic
+from penstock.storage import DataDirectory
+from tests.log.small_logs import write_log
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+SCRIPT = Path(sys.executable).parent / "penstock"
+ROOT = Path(__file__).parents[2]
+TRACES = Topic("default", "traces")
+PATIENCE_S = 60
+"""How long a test waits for another process, before it calls it a hang."""
+
+_WRITER = """
+import sys
+from pathlib import Path
+from penstock.log import Log
+from tests.log.small_logs import QUICK, append
+with Log.open(Path(sys.argv[1]), QUICK) as log:
+    print("open", flush=True)
+    for line in sys.stdin:
+        append(log, int(line))
+        print(log.end_offset, flush=True)
+"""
+
+
+class Answer(NamedTuple):
+    """What a command said, and how it ended."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        """Its one JSON document."""
+        return json.loads(self.out)
+
+    @property
+    def json_lines(self) -> list[Any]:
+        """Its JSON, line by line."""
+        return [json.loads(line) for line in self.out.splitlines()]
+
+    def is_one_sentence(self) -> bool:
+        """Whether it failed as a command should: one line on stderr, nothing on stdout."""
+        return (
+            self.code == 1
+            and self.out == ""
+            and re.fullmatch(r"penstock: [^\n]+\n", self.err) is not None
+        )
+
+
+def run(*arguments: str | Path) -> Answer:
+    """Runs a command in this process, from its arguments to its exit code."""
+    out, err = io.StringIO(), io.StringIO()
+    argv = ["penstock", *map(str, arguments)]
+    with (
+        mock.patch.object(sys, "argv", argv),
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+    ):
+        try:
+            main()
+        except SystemExit as end:
+            return Answer(int(end.code or 0), out.getvalue(), err.getvalue())
+    raise AssertionError("a command ends with an exit code")
+
+
+def start(*arguments: str | Path, stdout: int | IO[bytes] = subprocess.PIPE) -> subprocess.Popen:
+    """Starts the command as its users do."""
+    environment = {**os.environ, "PYTHONIOENCODING": "utf-8"}
+    return subprocess.Popen(
+        [SCRIPT, *arguments],
+        stdin=subprocess.DEVNULL,
+        stdout=stdout,
+        stderr=subprocess.PIPE,
+        env=environment,
+    )
+
+
+def finish(process: subprocess.Popen) -> Answer:
+    """Waits for its end."""
+    try:
+        out, err = process.communicate(timeout=PATIENCE_S)
+    finally:
+        process.kill()
+    return Answer(process.returncode, (out or b"").decode(), err.decode())
+
+
+@contextlib.contextmanager
+def writer_process(folder: Path) -> Iterator[subprocess.Popen[str]]:
+    """Another process that has the log open; `tell` makes it append."""
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    command = [sys.executable, "-c", _WRITER, os.fspath(folder)]
+    with subprocess.Popen(command, cwd=ROOT, **pipes) as writer:
+        try:
+            assert writer.stdout is not None
+            assert writer.stdout.readline() == "open\n"
+            yield writer
+        finally:
+            writer.kill()
+
+
+def tell(writer: subprocess.Popen[str], count: int) -> int:
+    """Has it append so many messages; returns the end offset after it."""
+    assert writer.stdin is not None
+    assert writer.stdout is not None
+    writer.stdin.write(f"{count}\n")
+    writer.stdin.flush()
+    return int(writer.stdout.readline())
+
+
+def log_folder(data: Path, partition: int = 0, topic: Topic = TRACES) -> Path:
+    """Where a log of the data directory is."""
+    return DataDirectory(data).partition(topic, partition).log_folder
+
+
+def make_data(data: Path) -> Path:
+    """A data directory with 60 messages in partition 0 of `traces` and 7 in partition 1."""
+    DataDirectory(data).create()
+    write_log(log_folder(data), (20, 30, 10))
+    write_log(log_folder(data, 1), (7,))
+    return data

@@ -1,0 +1,200 @@
+"""The rules that hold for every command."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+from typing import TYPE_CHECKING
+
+import click
+import pytest
+
+from penstock import __version__
+from penstock.cli.app import cli
+from tests.cli.running import finish, log_folder, run, start
+from tests.log.small_logs import write_log
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+def commands(group: click.Group, prefix: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """Every command, those of groups within the group included."""
+    for name, command in group.commands.items():
+        if isinstance(command, click.Group):
+            yield from commands(command, (*prefix, name))
+        else:
+            yield (*prefix, name)
+
+
+def find(path: tuple[str, ...]) -> click.Command:
+    """The command with that name."""
+    command: click.Command = cli
+    for name in path:
+        assert isinstance(command, click.Group)
+        command = command.commands[name]
+    return command
+
+
+COMMANDS = sorted(commands(cli))
+WITH_JSON = [path for path in COMMANDS if any(p.name == "as_json" for p in find(path).params)]
+JSON_CALLS = {
+    ("demo",): ["--kills", "1", "--seconds", "0.2"],
+    ("fsck",): ["{data}"],
+    ("inspect",): ["{data}"],
+    ("tail",): ["--data-dir", "{data}", "--from", "earliest", "--no-follow", "traces"],
+    ("topics",): ["--data-dir", "{data}"],
+}
+"""One successful call of each command that prints JSON; a new one needs its line."""
+
+every_command = pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
+
+
+@every_command
+def test_help_shows_an_example(path: tuple[str, ...]) -> None:
+    """On one line, not wrapped, that can be copied."""
+    answer = run(*path, "--help")
+    assert (answer.code, answer.err) == (0, "")
+    written = re.search(rf"Example: penstock {' '.join(path)}\b.*", find(path).help or "")
+    assert written is not None
+    assert f"  {written[0]}\n" in answer.out
+    assert run(*path, "-h") == answer
+
+
+@every_command
+def test_unknown_option_is_a_usage_error(path: tuple[str, ...]) -> None:
+    """Exit code 2, and nothing on stdout."""
+    answer = run(*path, "--no-such-option")
+    assert (answer.code, answer.out) == (2, "")
+    assert "--no-such-option" in answer.err
+
+
+@pytest.mark.parametrize("path", WITH_JSON, ids=" ".join)
+def test_json_is_all_there_is_on_stdout(path: tuple[str, ...], data: Path) -> None:
+    """One document, or one a line."""
+    arguments = [part.format(data=data) for part in JSON_CALLS[path]]
+    answer = run(*path, "--json", *arguments)
+    assert (answer.code, answer.err) == (0, "")
+    assert len(answer.json_lines) == (67 if path == ("tail",) else 1)
+
+
+def test_main_help_lists_every_command() -> None:
+    """And the version is the package's."""
+    answer = run("--help")
+    assert answer.code == 0
+    for path in COMMANDS:
+        assert f"\n  {path[0]} " in answer.out
+    assert run("--version").out.strip().endswith(__version__)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["no-such-command"],
+        ["inspect"],
+        ["fsck"],
+        ["fsck", "one", "two"],
+        ["tail"],
+        ["tail", "a/b"],
+        ["tail", "/default/tra\x00ces"],
+        ["tail", "/a/b/c"],
+        ["tail", "--from", "soon", "traces"],
+        ["tail", "--from", "-1", "traces"],
+        ["tail", "--count", "-1", "traces"],
+        ["tail", "--count", "many", "traces"],
+        ["tail", "--partition", "-1", "traces"],
+        ["inspect", "--frames", "-1", "file"],
+        ["topics", "--data-dir", __file__],
+        ["demo", "--kills", "0"],
+    ],
+)
+def test_usage_error_exits_with_2(arguments: list[str]) -> None:
+    """On stderr, with what would be right; stdout stays empty."""
+    answer = run(*arguments)
+    assert (answer.code, answer.out) == (2, "")
+    assert answer.err.startswith("Usage: ")
+
+
+@pytest.mark.parametrize("json", [[], ["--json"]], ids=["text", "json"])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["topics", "--data-dir", "{missing}"],
+        ["tail", "--data-dir", "{missing}", "traces"],
+        ["tail", "--data-dir", "{data}", "other"],
+        ["tail", "--data-dir", "{data}", "--partition", "9", "traces"],
+        ["tail", "--data-dir", "{data}", "--from", "61", "traces"],
+        ["inspect", "{missing}"],
+        ["inspect", "{empty}"],
+        ["fsck", "{missing}"],
+        ["fsck", "{empty}"],
+    ],
+)
+def test_error_is_one_sentence_on_stderr(
+    data: Path, tmp_path: Path, arguments: list[str], json: list[str]
+) -> None:
+    """Exit code 1, and nothing on stdout, with `--json` as without."""
+    (tmp_path / "empty").mkdir()
+    places = {"data": data, "missing": tmp_path / "missing", "empty": tmp_path / "empty"}
+    answer = run(*(part.format(**places) for part in arguments), *json)
+    assert answer.is_one_sentence(), answer
+
+
+def test_script_exits_as_the_function_does(data: Path, tmp_path: Path) -> None:
+    """The installed command, with nothing of the test's around it."""
+    good = finish(start("topics", "--data-dir", data))
+    assert good == run("topics", "--data-dir", data)
+    assert finish(start("topics", "--data-dir", tmp_path / "missing")).is_one_sentence()
+    wrong = finish(start("topics", "--no-such-option"))
+    assert (wrong.code, wrong.out) == (2, "")
+    assert wrong.err.startswith("Usage: penstock topics ")
+
+
+# --- pipes and signals -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["topics", "--data-dir", "{data}"],
+        ["inspect", "{data}"],
+        ["fsck", "{data}"],
+        ["fsck", "--json", "{data}"],
+        ["tail", "--data-dir", "{data}", "--from", "earliest", "--no-follow", "traces"],
+        ["--help"],
+    ],
+)
+def test_reader_that_went_away_is_no_error(data: Path, arguments: list[str]) -> None:
+    """Whoever closed the pipe has seen enough: exit code 0 and not a word."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    process = start(*(part.format(data=data) for part in arguments), stdout=writing)
+    os.close(writing)
+    answer = finish(process)
+    assert (answer.code, answer.err) == (0, "")
+
+
+def test_head_gets_its_line_and_no_traceback_follows(data: Path) -> None:
+    """`penstock tail … | head -1` with more output than a pipe holds."""
+    write_log(log_folder(data), (5000,))
+    process = start("tail", "--data-dir", data, "--from", "earliest", "traces")
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"0:0  10 B  message 0 \n"
+    process.stdout.close()
+    process.stdout = None
+    answer = finish(process)
+    assert (answer.code, answer.err) == (0, "")
+
+
+def test_interrupted_command_ends_without_a_traceback(data: Path) -> None:
+    """A following tail is ended by Ctrl-C."""
+    process = start("tail", "--data-dir", data, "--from", "earliest", "traces")
+    assert process.stdout is not None
+    process.stdout.readline()
+    process.send_signal(signal.SIGINT)
+    answer = finish(process)
+    assert answer.code == 130
+    assert answer.err.strip() == ""

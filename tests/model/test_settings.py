@@ -1,0 +1,85 @@
+"""Settings that cannot work are refused before a log is opened with them."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from penstock.model import Durability, LogSettings
+from penstock.model.errors import InvalidSetting
+from penstock.model.settings import GIB, KIB, MIB
+
+NAN = float("nan")
+OUT_OF_BOUNDS = [
+    ("commit_bytes", 0),
+    ("sync_bytes", 0),
+    ("sync_bytes", -1),
+    ("queue_bytes", 0),
+    ("max_message_bytes", 0),
+    ("max_message_bytes", 32 * MIB + 1),
+    ("commit_delay_s", -0.001),
+    ("commit_delay_s", NAN),
+    ("sync_interval_s", 0.0),
+    ("sync_interval_s", NAN),
+    ("rotate_bytes", 64 * KIB - 1),
+    ("rotate_s", 0.0),
+    ("rotate_s", NAN),
+    ("cache_bytes", -1),
+    ("cache_idle_s", -1.0),
+    ("retention_s", -1.0),
+    ("retention_s", NAN),
+    ("retention_bytes", -1),
+]
+AT_BOUNDS = [
+    ("commit_bytes", 1),
+    ("sync_bytes", 1),
+    ("max_message_bytes", 32 * MIB),
+    ("commit_delay_s", 0.0),
+    ("rotate_bytes", 64 * KIB),
+    ("rotate_s", None),
+    ("cache_bytes", 0),
+    ("cache_idle_s", 0.0),
+    ("retention_s", 0.0),
+    ("retention_bytes", 0),
+    ("durability", Durability.BUFFER),
+]
+
+
+@pytest.mark.parametrize(("field", "value"), OUT_OF_BOUNDS)
+def test_value_out_of_bounds_is_refused_by_field(field: str, value: float) -> None:
+    """The error names the setting to change."""
+    with pytest.raises(InvalidSetting, match=field):
+        LogSettings(**{field: value})
+
+
+@pytest.mark.parametrize(("field", "value"), AT_BOUNDS)
+def test_value_at_its_bound_is_taken(field: str, value: object) -> None:
+    """The bounds themselves belong to the range."""
+    assert getattr(LogSettings(**{field: value}), field) == value
+
+
+def test_every_number_has_a_tested_bound() -> None:
+    """A new setting needs its line in this file."""
+    tested = {field for field, _ in OUT_OF_BOUNDS}
+    assert tested == {field.name for field in dataclasses.fields(LogSettings)} - {"durability"}
+
+
+def test_message_is_bounded_below_what_a_frame_can_say() -> None:
+    """A frame's length has 32 bits; the queue's size does not lift that bound."""
+    with pytest.raises(InvalidSetting, match="max_message_bytes"):
+        LogSettings(queue_bytes=8 * GIB, max_message_bytes=2 * GIB)
+
+
+def test_settings_are_frozen_and_named() -> None:
+    """A log's settings never change under it, and no call confuses their order."""
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        LogSettings().rotate_bytes = 1  # type: ignore[misc]
+    with pytest.raises(TypeError):
+        LogSettings(Durability.SYNC)  # type: ignore[misc]
+
+
+def test_invalid_setting_is_a_value_error() -> None:
+    """Callers who know nothing of Penstock's errors catch it as what it is."""
+    with pytest.raises(ValueError, match="rotate_bytes"):
+        LogSettings(rotate_bytes=1)
