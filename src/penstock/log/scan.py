@@ -199,7 +199,7 @@ class _Scan:
         """Where a damaged frame that had been written whole ends; None if it may be torn."""
         start = position + fmt.FRAME_BYTES
         claimed = self._claimed_end(position, expected)
-        if position < claimed <= written_to and any(self._file.pread(16, max(start, claimed - 16))):
+        if position < claimed <= written_to:
             return claimed
         # Or is it the header that was damaged? With the right one the checksum would match.
         data = self._file.pread(written_to - position + _ZEROS_TRIED, position)
