@@ -181,6 +181,7 @@ class FileSet:
             for file in gone:
                 with contextlib.suppress(FileNotFoundError):
                     self.files.remove(file.path)
+                self.files.sync_folder(self._folder)  # in order, or a power loss leaves a hole
                 self._metrics.count(names.LOG_REMOVED_FILES)
             self._write_checkpoint()
         return len(gone)

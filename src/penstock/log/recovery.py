@@ -18,6 +18,7 @@ import itertools
 import logging
 import os
 import uuid
+from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -85,10 +86,9 @@ class _Recovery:
             if name.endswith(".tmp"):  # from before a rename: nothing relies on it
                 self._files.remove(self._folder / name)
         checkpoint = load_checkpoint(self._files, self._folder)
-        known = {} if checkpoint is None or self._verify else _by_offset(checkpoint.files)
-        if checkpoint is not None:
-            self._found.log_id = checkpoint.log_id
+        known = {} if checkpoint is None else _by_offset(checkpoint.files)
         firsts = [first for name in names if (first := first_offset_of(name)) is not None]
+        self._found.log_id = checkpoint.log_id if checkpoint is not None else self._identity(firsts)
         for at, first in enumerate(firsts):
             following = firsts[at + 1] if at + 1 < len(firsts) else None
             self._take(first, following, known.get(first))
@@ -112,27 +112,44 @@ class _Recovery:
         self._found.next_offset = max(self._found.next_offset, first)
         file = self._files.open(path)
         try:
-            if known is not None and known.size == file.size():
-                taken: LogFile | None = known
+            vouched = known is not None and known.size == file.size()
+            if vouched and not self._verify:
+                taken = known
             else:
-                taken = self._examine(path, file, following)
+                taken = self._examine(path, file, following, vouched=vouched)
         finally:
             file.close()
         if taken is not None:
             self._add(taken)
 
-    def _examine(self, path: Path, file: File, following: int | None) -> LogFile | None:
+    def _examine(
+        self, path: Path, file: File, following: int | None, *, vouched: bool
+    ) -> LogFile | None:
         header, reason = self._identify(path, file)
         if header is None:
-            self._set_aside(path, reason)
             return self._write_off(path, file.size(), following, reason)
         seal = read_seal(file, header)
         if seal is None:
             return self._rebuild(path, file, header, following)
-        if self._verify and not self._is_sound(file, header, seal):
+        # The next file is begun, and the checkpoint written, after the seal was synced.
+        synced = vouched or following is not None
+        if not synced or (self._verify and not self._is_sound(file, header, seal)):
             return self._rebuild(path, file, header, seal.end_offset)
         sealed = (header.first_offset, seal.end_offset, file.size(), seal.sealed_at_ns, seal.lost)
         return LogFile(path, *sealed)
+
+    def _identity(self, firsts: list[int]) -> uuid.UUID | None:
+        """Whose log it is where no checkpoint says so: what most files say."""
+        seen: Counter[uuid.UUID] = Counter()
+        for first in firsts:
+            file = self._files.open(self._folder / file_name(first))
+            try:
+                seen[read_header(file)[0].log_id] += 1
+            except Damaged:
+                continue
+            finally:
+                file.close()
+        return seen.most_common(1)[0][0] if seen else None
 
     def _identify(self, path: Path, file: File) -> tuple[fmt.Header | None, str]:
         try:
@@ -141,8 +158,6 @@ class _Recovery:
             return None, str(error)
         if header.first_offset != first_offset_of(path.name):
             return None, f"the header says it begins at offset {header.first_offset}"
-        if self._found.log_id is None:
-            self._found.log_id = header.log_id
         if header.log_id != self._found.log_id:
             return None, f"the file belongs to another log ({header.log_id})"
         return header, ""
@@ -173,7 +188,7 @@ class _Recovery:
             lost = (gap.first_offset, gap.end_offset, path.name, gap.position)
             self._report(Lost(*lost, f"{gap.end_position - gap.position} bytes are damaged"))
         if rebuilt.damage:
-            self._set_aside(path, "damaged frames", keep=True)
+            self._set_aside(path, "damaged frames")
         self._files.rename(scratch, path)
         self._files.sync_folder(self._folder)
         seal = rebuilt.seal
@@ -202,12 +217,17 @@ class _Recovery:
         self, path: Path, size: int, following: int | None, reason: str
     ) -> LogFile | None:
         """Loses a whole file. Offsets that may have been in it are not given out again."""
+        self._set_aside(path, reason)
         first = self._found.next_offset
         end = following if following is not None else first + size // fmt.FRAME_BYTES
-        if end == first:
-            return None
-        self._report(Lost(first, end, path.name, 0, reason))
-        return self._record_loss(first, end)
+        recorded = None
+        if end > first:
+            self._report(Lost(first, end, path.name, 0, reason))
+            recorded = self._record_loss(first, end)  # takes the file's name
+        if recorded is None or recorded.path != path:
+            self._files.remove(path)
+            self._files.sync_folder(self._folder)
+        return recorded
 
     def _expect(self, offset: int) -> None:
         """Records that the file is missing which held the offsets up to this one."""
@@ -235,8 +255,8 @@ class _Recovery:
         _LOG.error("%s: lost %s", self._folder, lost)
         self._found.lost.append(lost)
 
-    def _set_aside(self, path: Path, reason: str, *, keep: bool = False) -> None:
-        """Gives the file a second name ending in `.damaged`, and `keep` or drops the first."""
+    def _set_aside(self, path: Path, reason: str) -> None:
+        """Gives the file a second name ending in `.damaged`, before another takes the first."""
         aside = path.with_name(path.name + ".damaged")
         number = 1
         while True:
@@ -246,8 +266,6 @@ class _Recovery:
             except FileExistsError:
                 number += 1
                 aside = path.with_name(f"{path.name}.damaged-{number}")
-        if not keep:
-            self._files.remove(path)
         self._files.sync_folder(self._folder)
         _LOG.error("%s is kept as %s: %s", path, aside.name, reason)
 

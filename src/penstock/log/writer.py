@@ -149,6 +149,7 @@ class FileWriter:
         if error.errno in OUT_OF_SPACE:
             self._file.truncate(self.end)
             self._zeroed_to = self.end
+            self.sync()  # what was refused must not come back, and what was taken must not wait
             raise _disk_full() from error
 
 
