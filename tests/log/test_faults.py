@@ -507,6 +507,19 @@ def test_removals_reach_the_disk_in_order(memory: World) -> None:
         assert len(read(log, log.start_offset)) == 5 - log.start_offset
 
 
+def test_offsets_go_on_when_messages_and_checkpoint_are_gone(world: World) -> None:
+    """Retention removed all, somebody the checkpoint: a file's name says what comes next."""
+    settings = LogSettings(rotate_bytes=64 * KIB, retention_bytes=0)
+    world.open(settings).append_many([b"a", b"b"]).durable.wait()
+    log = world.reopen(settings)
+    log.set_floor(2)
+    assert log.enforce_retention() == 1
+    log.close()
+    (world.folder / "log.ckpt").unlink()
+    log = world.open(settings)
+    assert (log.start_offset, log.lost, log.append_durable(b"c")) == (2, (), 2)
+
+
 def test_offsets_of_an_unreadable_file_are_not_given_out_again(memory: World) -> None:
     """Recovery that writes off a whole file may be cut short anywhere."""
     log = memory.open()

@@ -13,8 +13,9 @@ import copy
 import enum
 import logging
 import threading
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
+from penstock.log.batch import CommitBatch, frozen
 from penstock.log.commit import ALREADY, Append, Commit, new_append
 from penstock.log.format import FRAME_BYTES
 from penstock.log.pool import Pool, Timers
@@ -32,10 +33,9 @@ from penstock.model.settings import Durability, LogSettings
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from penstock.log.batch import Buffer
     from penstock.model.clock import Clock
     from penstock.model.errors import LogUnavailable
-
-Buffer: TypeAlias = bytes | bytearray | memoryview
 
 _LOG = logging.getLogger(__name__)
 _DISK_FULL_RETRY_S = 1.0
@@ -53,25 +53,6 @@ class _Turn(enum.IntEnum):
 
 
 _QUEUED = _Turn.QUEUED  # looked up once for every append
-
-
-class CommitBatch:
-    """Messages that will be, or are being, committed together."""
-
-    __slots__ = ("commit", "first_offset", "messages", "must_sync", "size")
-
-    def __init__(self, first_offset: int, commit: Commit) -> None:
-        self.first_offset = first_offset
-        self.messages: list[bytes] = []
-        self.size = 0
-        """Bytes of all frames; known when the batch is taken."""
-        self.must_sync = False
-        self.commit = commit
-
-    @property
-    def end_offset(self) -> int:
-        """One past the last message."""
-        return self.first_offset + len(self.messages)
 
 
 class GroupCommit(abc.ABC):
@@ -159,7 +140,7 @@ class GroupCommit(abc.ABC):
         The quickest way for a thread that appends one message at a time: where the disk is free
         the thread commits by itself, and saves the switch to another thread and back.
         """
-        message = _frozen(message)
+        message = frozen(message)
         size = len(message) + FRAME_BYTES
         with self._lock:
             queued = self._queued_bytes + size
@@ -367,8 +348,8 @@ class GroupCommit(abc.ABC):
 
     def _append_slowly(self, messages: Sequence[Buffer], *, block: bool) -> Append:
         """Appends any number of messages, waits for room, and says why something is refused."""
-        frozen = [_frozen(message) for message in messages]
-        size = self._checked_size(frozen)
+        kept = [frozen(message) for message in messages]
+        size = self._checked_size(kept)
         while True:
             with self._lock:
                 if self.failure is not None:
@@ -377,7 +358,7 @@ class GroupCommit(abc.ABC):
                     self._queued_bytes += size
                     batch = self._pending
                     offset = batch.first_offset + len(batch.messages)
-                    batch.messages += frozen
+                    batch.messages += kept
                     if self._turn < _QUEUED:
                         self._ask_for_turn()
                     return Append(offset, batch.commit if self._late else ALREADY)
@@ -413,12 +394,3 @@ class GroupCommit(abc.ABC):
     def _oldest_commit(self) -> Commit:
         with self._lock:
             return (self._in_flight or self._pending).commit
-
-
-def _frozen(message: Buffer) -> bytes:
-    """The message as it is now, whatever its owner does with it until the commit."""
-    if isinstance(message, bytes):
-        return message
-    if isinstance(message, bytearray | memoryview):
-        return bytes(message)
-    raise InvalidArgument(f"a message is bytes, not {type(message).__name__}")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 from penstock.log.cache import Batch, Cache
 from penstock.log.fileset import FileSet
-from penstock.log.group_commit import CommitBatch, GroupCommit
+from penstock.log.group_commit import GroupCommit
 from penstock.log.pool import Pool, shared_pool
 from penstock.log.reader import Location, Reader
 from penstock.log.recovery import Recovered, recover
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from types import TracebackType
 
+    from penstock.log.batch import CommitBatch
     from penstock.log.commit import Commit
     from penstock.log.inventory import LogFile, Lost
     from penstock.storage.files import Lock
