@@ -7,6 +7,7 @@ A row's target is about its ratio where it names a baseline, and about its value
 from __future__ import annotations
 
 import argparse
+import asyncio
 import contextlib
 import json
 import multiprocessing
@@ -35,6 +36,15 @@ Measure = Callable[[], float]
 """Measures for one slice of time and returns one figure, usually a rate."""
 
 OPEN_FILES = 4096
+
+
+def event_loop() -> asyncio.Runner:
+    """Where coroutines are measured, Penstock's and the baselines' alike: uvloop if it is there."""
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.Runner()
+    return asyncio.Runner(loop_factory=uvloop.new_event_loop)
 
 
 class BaselineAbsent(Exception):

@@ -14,7 +14,7 @@ import sqlite3
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 
-from harness import BaselineAbsent, Measure, Run
+from harness import BaselineAbsent, Measure, Run, event_loop
 from servers import HOST, nats_server, redis_server
 
 MESSAGES = [os.urandom(1024) for _ in range(1000)]
@@ -98,7 +98,7 @@ def redis_streams(run: Run) -> Iterator[Measure]:
         from redis.asyncio import Redis
     except ImportError:
         raise BaselineAbsent("there is no client; `pip install redis` brings it") from None
-    with run.folder() as folder, redis_server(folder) as port, asyncio.Runner() as runner:
+    with run.folder() as folder, redis_server(folder) as port, event_loop() as runner:
         connect = functools.partial(Redis, host=HOST, port=port, single_connection_client=True)
         clients = [connect() for _ in range(CALLERS)]
         sends = [lambda message, to=client: to.xadd("log", {"m": message}) for client in clients]
@@ -112,7 +112,7 @@ def redis_streams(run: Run) -> Iterator[Measure]:
 @contextlib.contextmanager
 def redis_streams_bare(run: Run) -> Iterator[Measure]:
     """The same without a client's overhead, which takes most of the time."""
-    with run.folder() as folder, redis_server(folder) as port, asyncio.Runner() as runner:
+    with run.folder() as folder, redis_server(folder) as port, event_loop() as runner:
         connections = [runner.run(_RedisConnection.open(port)) for _ in range(CALLERS)]
         sends = [connection.xadd for connection in connections]
         try:
@@ -135,8 +135,7 @@ class _RedisConnection(asyncio.Protocol):
         _, protocol = await asyncio.get_running_loop().create_connection(cls, HOST, port)
         return protocol
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
+    def connection_made(self, transport: asyncio.Transport) -> None:
         self._transport = transport
 
     def xadd(self, message: bytes) -> asyncio.Future[bytes]:
@@ -178,7 +177,7 @@ def nats_jetstream(run: Run) -> Iterator[Measure]:
         import nats
     except ImportError:
         raise BaselineAbsent("there is no client; `pip install nats-py` brings it") from None
-    with run.folder() as folder, nats_server(folder) as port, asyncio.Runner() as runner:
+    with run.folder() as folder, nats_server(folder) as port, event_loop() as runner:
         clients = [runner.run(nats.connect(f"nats://{HOST}:{port}")) for _ in range(CALLERS)]
         try:
             streams = [client.jetstream() for client in clients]

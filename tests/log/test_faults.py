@@ -240,6 +240,23 @@ def test_seal_written_by_a_killed_process_is_synced_before_it_is_trusted(memory:
     assert read(memory.open(BUFFER)) == [b"a"]
 
 
+def test_seal_that_outlived_its_frames_is_not_believed(memory: World) -> None:
+    """Power lost before both were synced: what is gone is named, and the rest is read."""
+    log = memory.open(BUFFER)
+    log.append_many([b"x" * 5000, b"y" * 5000, b"z" * 5000])
+    memory.pool.run()
+    log.append(bytes(70 * KIB))  # too large for the file: the first one is sealed
+    assert isinstance(memory.disk, PowerLossFiles)
+    memory.disk.cut_after(2)  # the seal and its truncation, but not their sync
+    with pytest.raises(PowerLost):
+        memory.pool.run()
+    for seed in range(40):
+        log = World(memory.folder, _copy(memory.disk, seed)).open(BUFFER)
+        found = {message.offset for message in log.read()}
+        lost = {n for lost in log.lost for n in range(lost.first_offset, lost.end_offset)}
+        assert found | lost == set(range(log.end_offset))
+
+
 def test_fsync_that_fails_for_ever_leaves_the_log_as_it_was(world: World) -> None:
     """Each attempt to open fails with the system's error, frees the lock and loses nothing."""
     log = world.open()

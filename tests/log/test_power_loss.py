@@ -234,6 +234,7 @@ class PowerLossMachine(RuleBasedStateMachine):
             if self.log.failure is not None:
                 self.do_close()
         except PowerLost:
+            self.settle()
             self.on_cut()
             self.reopen()
 
