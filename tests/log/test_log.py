@@ -17,6 +17,7 @@ from penstock.model.errors import (
     InvalidArgument,
     LogClosed,
     LogLocked,
+    LogPoisoned,
     MessageTooLarge,
     OffsetUnavailable,
 )
@@ -455,3 +456,23 @@ def test_a_buffer_that_its_owner_changes_later_is_kept_as_it_was(tmp_path: Path)
         for append in appends:
             append.durable.wait()
         assert contents_of(log) == {0: b"before", 1: b"before"}
+
+
+def test_an_interrupted_commit_leaves_nobody_waiting(tmp_path: Path) -> None:
+    """Ctrl-C in the thread that commits is raised there, and poisons the log for the others."""
+    log = Log.open(tmp_path, pool=ManualPool(ManualClock()))
+    log.append_durable(b"before")
+
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    log._fileset.sync = interrupted
+    other = log.append(b"other")
+    with pytest.raises(KeyboardInterrupt):
+        other.durable.wait()
+    with pytest.raises(LogPoisoned):
+        other.durable.wait(WAIT_S)
+    with pytest.raises(LogPoisoned):
+        log.append(b"after")
+    log.close()
+    assert reopen(tmp_path)[0][0] == b"before"
