@@ -19,6 +19,7 @@ from log_baselines import (
     preallocated_floor,
     rate_of,
     rate_of_callers,
+    rate_of_tasks,
     redis_streams,
     redis_streams_bare,
     sqlite,
@@ -167,8 +168,17 @@ def _burst_p99_us(log: Log) -> float:
 
 
 async def _durable_rate(run: Run, log: Log, callers: int) -> float:
-    append = log.append
-    return await rate_of_callers(run, [lambda message: append(message).durable] * callers)
+    return await rate_of_tasks(run, [lambda over: _append_durably(log, over)] * callers)
+
+
+async def _append_durably(log: Log, over: asyncio.Event) -> int:
+    append, is_over, count = log.append, over.is_set, 0
+    for message in itertools.cycle(MESSAGES):
+        if is_over():
+            break
+        await append(message).durable
+        count += 1
+    return count
 
 
 def _rate_of_threads(run: Run, log: Log, callers: int) -> float:

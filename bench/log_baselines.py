@@ -205,10 +205,17 @@ def rate_of(run: Run, act: Callable[[], object]) -> float:
 
 async def rate_of_callers(run: Run, sends: Sequence[Send]) -> float:
     """Messages a second of one task for each of `sends`, that waits for one before the next."""
+    return await rate_of_tasks(run, [functools.partial(_keep_sending, send) for send in sends])
+
+
+async def rate_of_tasks(
+    run: Run, tasks: Sequence[Callable[[asyncio.Event], Awaitable[int]]]
+) -> float:
+    """Messages a second of tasks that count theirs until the event is set."""
     over = asyncio.Event()
     asyncio.get_running_loop().call_later(run.slice_s, over.set)
     started = time.perf_counter()
-    counts = await asyncio.gather(*(_keep_sending(send, over) for send in sends))
+    counts = await asyncio.gather(*(task(over) for task in tasks))
     return sum(counts) / (time.perf_counter() - started)
 
 

@@ -257,6 +257,17 @@ def test_an_idle_file_is_finished_when_it_is_old(tmp_path: Path) -> None:
         assert log.append_durable(b"next") == 1
 
 
+def test_a_busy_file_is_finished_when_it_is_old_too(tmp_path: Path) -> None:
+    """The commit that finds it old begins the next one."""
+    clock = ManualClock()
+    pool = ManualPool(clock)
+    with Log.open(tmp_path, LogSettings(rotate_s=10), pool=pool, clock=clock) as log:
+        for _ in range(5):
+            log.append_durable(b"m")
+            clock.advance(6)
+        assert [file.end_offset for file in log.sealed_files] == [2, 4]
+
+
 def test_a_message_over_the_limit_is_refused_and_costs_no_offset(tmp_path: Path) -> None:
     """So are several that do not fit into the queue together."""
     settings = LogSettings(max_message_bytes=100, queue_bytes=300)

@@ -68,9 +68,7 @@ class FileSet:
         DiskFull: nothing of it was written. Any other OSError: the file is not to be trusted.
         """
         writer = self._writer
-        if writer is None or (
-            self.has_messages and writer.end + size > self._settings.rotate_bytes
-        ):
+        if writer is None or writer.end + size > self._settings.rotate_bytes:
             writer = self.rotate()
         writer.write(messages, size)
         self._next_offset = writer.next_offset
@@ -111,17 +109,18 @@ class FileSet:
 
     def close(self, *, poisoned: bool) -> None:
         """Finishes the last file and leaves a checkpoint; a poisoned file is left to recovery."""
-        try:
-            if self.has_messages and not poisoned:
-                with contextlib.suppress(DiskFull):  # recovery finishes it
-                    self._finish()
-            if self._writer is not None:
-                self._writer.close()
-        finally:
-            if not poisoned:
-                self.keep_up(last=True)
-            with self._upkeep:  # a removal under way ends first; none begins after
-                self._closed = True
+        if self.has_messages and not poisoned:
+            try:
+                self._finish()
+            except (DiskFull, OSError) as error:
+                # Every message in it is synced already; the next opening finishes the file.
+                _LOG.warning("%s: the last file is left unfinished: %s", self._folder, error)
+        if self._writer is not None:
+            self._writer.close()
+        if not poisoned:
+            self.keep_up(last=True)
+        with self._upkeep:  # a removal under way ends first; none begins after
+            self._closed = True
 
     def _finish(self) -> None:
         assert self._writer is not None

@@ -61,7 +61,6 @@ class Log(GroupCommit):
         self._fileset = fileset
         self._folder_lock = folder_lock
         self._cache = Cache(settings.cache_bytes)
-        self._last_shown_at = clock.monotonic()
         self._sealed_before = fileset.sealed if fileset is not None else ()
 
     # --- opening and closing -------------------------------------------------------------------
@@ -278,16 +277,16 @@ class Log(GroupCommit):
         fileset = self._fileset
         if fileset is None:
             return
+        if self._file_is_old(fileset):
+            fileset.rotate()
         if batch.messages:
             fileset.write(batch.messages, batch.size)
-        elif self._file_is_old(fileset):
-            fileset.rotate()
         if fileset.sealed is not self._sealed_before:
             self._sealed_before = fileset.sealed
             self._pool.submit(self._keep_up)
             self._time_rotation(fileset)
-        if fileset.unsynced_bytes:
-            if batch.must_sync or self._sync_is_due(fileset.unsynced_bytes):
+        if unsynced := fileset.unsynced_bytes:
+            if batch.must_sync or self._sync_is_due(unsynced):
                 fileset.sync()
             elif self.settings.durability is Durability.INTERVAL:
                 self._timers.start("sync", self.settings.sync_interval_s, self._ask_for_sync)
@@ -295,7 +294,6 @@ class Log(GroupCommit):
     def _show(self, batch: CommitBatch) -> None:
         if batch.messages:
             self._cache.add(batch.first_offset, batch.messages, batch.size)
-            self._last_shown_at = self._clock.monotonic()
             if self._fileset is not None:
                 self._timers.start("cache", self.settings.cache_idle_s, self._drop_idle_cache)
 
@@ -303,9 +301,10 @@ class Log(GroupCommit):
         return self._fileset is not None and self._fileset.unsynced_bytes > 0
 
     def _sync_is_due(self, unsynced_bytes: int) -> bool:
-        if self.settings.durability is Durability.INTERVAL:
-            return unsynced_bytes >= self.settings.sync_bytes
-        return self.settings.durability is Durability.SYNC
+        durability = self.settings.durability
+        if durability is Durability.SYNC:
+            return True
+        return durability is Durability.INTERVAL and unsynced_bytes >= self.settings.sync_bytes
 
     def _file_is_old(self, fileset: FileSet) -> bool:
         rotate_s = self.settings.rotate_s
@@ -336,7 +335,7 @@ class Log(GroupCommit):
 
     def _drop_idle_cache(self) -> None:
         with self._lock:
-            left = self._last_shown_at + self.settings.cache_idle_s - self._clock.monotonic()
+            left = self._committed_at + self.settings.cache_idle_s - self._clock.monotonic()
             if left <= 0:
                 self._cache.clear()
         if left > 0:

@@ -67,7 +67,7 @@ def load_checkpoint(files: Files, folder: Path) -> ckpt.Checkpoint | None:
         return ckpt.decode_checkpoint(read_whole(files, folder / ckpt.NAME), folder)
     except FileNotFoundError:
         return None
-    except FormatError as error:
+    except (FormatError, OSError) as error:
         _LOG.warning("%s: %s; reading the files instead", folder / ckpt.NAME, error)
         return None
 
@@ -220,11 +220,11 @@ class _Recovery:
         self._set_aside(path, reason)
         first = self._found.next_offset
         end = following if following is not None else first + size // fmt.FRAME_BYTES
-        recorded = None
-        if end > first:
-            self._report(Lost(first, end, path.name, 0, reason))
-            recorded = self._record_loss(first, end)  # takes the file's name
-        if recorded is None or recorded.path != path:
+        if end == first:
+            return None  # its name still says which offset comes next, and the next file takes it
+        self._report(Lost(first, end, path.name, 0, reason))
+        recorded = self._record_loss(first, end)
+        if recorded.path != path:
             self._files.remove(path)
             self._files.sync_folder(self._folder)
         return recorded

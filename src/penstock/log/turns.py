@@ -67,6 +67,7 @@ class Turns(abc.ABC):
         self._metrics = metrics
         self._late = settings.durability is not Durability.BUFFER
         self._largest = settings.max_message_bytes + FRAME_BYTES
+        self._committed_at = clock.monotonic()
 
         # Guarded by _lock, which is never held during I/O.
         self._lock = threading.Lock()
@@ -147,7 +148,8 @@ class Turns(abc.ABC):
         except Exception as error:  # noqa: BLE001 - whatever it was, the waiters must hear of it
             return self._poisoned_by(error)
         if batch.messages:
-            took = self._clock.monotonic() - started
+            self._committed_at = self._clock.monotonic()
+            took = self._committed_at - started
             self._metrics.committed(len(batch.messages), batch.size, took)
         return None
 
@@ -245,11 +247,19 @@ class Turns(abc.ABC):
             self._closed = LogClosed(f"{self.name} is closed")
             self._room = -1
             if self._poison is not None:
-                return ALREADY
+                return self._last_word(self._poison)
             self._pending.must_sync = True
             if self._turn < QUEUED:
                 self._queue_turn()
             return self._pending.commit
+
+    def _last_word(self, poison: LogPoisoned) -> Commit:
+        """With `sync` everyone who lost a message was told; otherwise closing has to tell."""
+        if self.settings.durability is Durability.SYNC:
+            return ALREADY
+        commit = Commit()
+        commit.resolve(poison)
+        return commit
 
     def _end_turns(self) -> None:
         """No turn begins after this. The last one is over: its commit has resolved."""

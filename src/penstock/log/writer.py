@@ -28,6 +28,8 @@ ZEROED_COMMIT_BYTES = 256 * 1024
 WRITE_BYTES = 1024 * 1024
 WRITE_MESSAGES = 512
 """A large commit is encoded and written in pieces of at most about this size."""
+JOINED_BYTES = 128 * 1024
+"""Up to here a copy costs less than handing many pieces to the system."""
 _ZEROS = memoryview(bytes(MAX_ZEROED_BYTES))
 
 
@@ -46,6 +48,7 @@ class FileWriter:
         self.index: list[tuple[int, int]] = []
         self.opened_at = now
         self.unsynced_bytes = 0
+        self._indexed_to = self.end
         self._file = file
         self._seed = header.seed
         self._zeroed_to = zeroed_to
@@ -81,12 +84,13 @@ class FileWriter:
 
         DiskFull: the file is as it was before. Any other OSError: nobody knows what it holds.
         """
-        indexed = len(self.index)
+        indexed = (len(self.index), self._indexed_to)
         try:
             self._write_frames(messages, size)
             self._write_zeros(size)
         except OSError as error:
-            del self.index[indexed:]
+            del self.index[indexed[0] :]
+            self._indexed_to = indexed[1]
             self._undo_if_disk_full(error)
             raise
         self.end += size
@@ -126,7 +130,9 @@ class FileWriter:
             offset = self.next_offset + start
             if position - self._indexed_to >= fmt.INDEX_STEP_BYTES:
                 self.index.append((offset, position))
-            self._file.pwrite(fmt.encode_frames(some, offset, self._seed), position)
+                self._indexed_to = position
+            frames = fmt.encode_frames(some, offset, self._seed)
+            self._file.pwrite(frames if size > JOINED_BYTES else [b"".join(frames)], position)
             position += sum(map(len, some)) + fmt.FRAME_BYTES * len(some)
 
     def _write_zeros(self, size: int) -> None:
@@ -139,10 +145,6 @@ class FileWriter:
             ahead = min(max(position, MIN_ZEROED_BYTES), MAX_ZEROED_BYTES) - position % 4096
             self._file.pwrite([_ZEROS[:ahead]], position)
             self._zeroed_to = position + ahead
-
-    @property
-    def _indexed_to(self) -> int:
-        return self.index[-1][1] if self.index else fmt.HEADER_BYTES
 
     def _undo_if_disk_full(self, error: OSError) -> None:
         """Cuts off what was half written and raises DiskFull, if that is what went wrong."""

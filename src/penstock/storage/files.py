@@ -289,8 +289,9 @@ class _LocalLock:
             os.close(self._handle)
             by = f"process {pid}" if pid else "another process"
             raise LogLocked(f"{path.parent} is in use by {by}", pid=pid) from None
-        os.ftruncate(self._handle, 0)
-        os.write(self._handle, b"%d\n" % os.getpid())
+        with contextlib.suppress(OSError):  # a full disk: who holds it is good to know, no more
+            os.ftruncate(self._handle, 0)
+            os.write(self._handle, b"%d\n" % os.getpid())
 
     def release(self) -> None:
         if sys.platform != "win32":
