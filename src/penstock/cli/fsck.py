@@ -137,9 +137,14 @@ def _print(found: dict[str, Any]) -> None:
         state = "sound now" if after["sound"] else f"{len(after['damage'])} still damaged"
         click.echo(f"repaired: {after['messages']} messages readable; {state}")
     else:
-        click.echo(f"{len(found['damage'])} damaged, {found['messages_lost']} messages lost")
+        places, lost = len(found["damage"]), found["messages_lost"]
+        click.echo(f"{_counted(places, 'damaged place')}, {_counted(lost, 'message')} lost")
 
 
 def _messages(row: dict[str, Any]) -> str:
     count, first = row["messages_lost"], row["first_offset"]
     return f"1 message (offset {first})" if count == 1 else f"{count} messages from offset {first}"
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
