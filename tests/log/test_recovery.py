@@ -104,6 +104,19 @@ def test_a_loss_is_remembered_after_its_repair(tmp_path: Path) -> None:
     assert verify_log(LocalFiles(), tmp_path).sound
 
 
+def test_a_finished_file_cut_between_two_frames_is_a_new_loss(tmp_path: Path) -> None:
+    """Its seal is gone with its end, and the next file's name says how far it went."""
+    contents = several_files(tmp_path)
+    path, following = wal_files(tmp_path)[1:3]
+    frame = 16 + len(contents[0])
+    path.write_bytes(path.read_bytes()[: fmt.HEADER_BYTES + 5 * frame])
+    found, log = reopen(tmp_path)
+    first, end = int(path.stem) + 5, int(following.stem)
+    assert sorted(found) == [*range(first), *range(end, len(contents))]
+    assert [(loss.first_offset, loss.end_offset) for loss in log.lost] == [(first, end)]
+    assert "damaged" in log.lost[0].reason
+
+
 def test_recovery_keeps_what_it_copies_in_a_new_file(tmp_path: Path) -> None:
     """After a failed fsync the old file's pages cannot be trusted: the inode must change."""
     path = write_unsealed(tmp_path, CONTENTS)

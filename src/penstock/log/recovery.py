@@ -134,7 +134,7 @@ class _Recovery:
         # The next file is begun, and the checkpoint written, after the seal was synced.
         synced = vouched or following is not None
         if not synced or (self._verify and not self._is_sound(file, header, seal)):
-            return self._rebuild(path, file, header, seal.end_offset)
+            return self._rebuild(path, file, header, seal.end_offset, seal.lost)
         sealed = (header.first_offset, seal.end_offset, file.size(), seal.sealed_at_ns, seal.lost)
         return LogFile(path, *sealed)
 
@@ -172,9 +172,18 @@ class _Recovery:
         return tuple(lost) == seal.lost
 
     def _rebuild(
-        self, path: Path, file: File, header: fmt.Header, end: int | None
+        self,
+        path: Path,
+        file: File,
+        header: fmt.Header,
+        end: int | None,
+        recorded: tuple[tuple[int, int], ...] = (),
     ) -> LogFile | None:
-        """Copies what is readable into a sealed file of the same name."""
+        """Copies what is readable into a sealed file of the same name.
+
+        `end` is the offset behind the last message that must be there, if that is known, and
+        `recorded` what earlier repairs gave up.
+        """
         walk = scan_frames(file, header.seed, fmt.HEADER_BYTES, header.first_offset, end)
         first = next(walk)
         if isinstance(first, End) and first.seal is None:
@@ -184,10 +193,11 @@ class _Recovery:
         scratch = path.with_name(path.name + ".tmp")
         rebuilt = self._write_copy(scratch, header, itertools.chain([first], walk))
         self._found.torn_bytes += rebuilt.torn_bytes
-        for gap in rebuilt.damage:
+        damage = [gap for gap in rebuilt.gaps if not gap.recorded_in(recorded)]
+        for gap in damage:
             lost = (gap.first_offset, gap.end_offset, path.name, gap.position)
             self._report(Lost(*lost, f"{gap.end_position - gap.position} bytes are damaged"))
-        if rebuilt.damage:
+        if damage:
             self._set_aside(path, "damaged frames")
         self._files.rename(scratch, path)
         self._files.sync_folder(self._folder)
@@ -252,8 +262,9 @@ class _Recovery:
         self._found.next_offset = file.end_offset
 
     def _report(self, lost: Lost) -> None:
-        _LOG.error("%s: lost %s", self._folder, lost)
-        self._found.lost.append(lost)
+        if lost.messages:
+            _LOG.error("%s: lost %s", self._folder, lost)
+            self._found.lost.append(lost)
 
     def _set_aside(self, path: Path, reason: str) -> None:
         """Gives the file a second name ending in `.damaged`, before another takes the first."""
@@ -274,7 +285,7 @@ class _Recovery:
 class _Rebuilt:
     seal: fmt.Seal
     size: int
-    damage: list[Gap]
+    gaps: list[Gap]
     torn_bytes: int
 
 
@@ -298,9 +309,7 @@ def _copy_frames(
     seal = fmt.Seal(last.offset, sealed_at_ns, messages, lost, tuple(index))
     data = fmt.encode_seal(seal, position, header.seed)
     target.pwrite([data], position)
-    # A jump without bytes is what an earlier repair left, and no new damage.
-    damage = [gap for gap in gaps if gap.end_position > gap.position]
-    return _Rebuilt(seal, position + len(data), damage, last.torn_bytes)
+    return _Rebuilt(seal, position + len(data), gaps, last.torn_bytes)
 
 
 def _merged(spans: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:

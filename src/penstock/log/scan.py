@@ -9,7 +9,7 @@ from penstock.log import format as fmt
 from penstock.model.errors import Damaged
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from penstock.log.format import Header, Seal
     from penstock.storage.files import File
@@ -44,6 +44,11 @@ class Gap:
     end_offset: int
     position: int
     end_position: int
+
+    def recorded_in(self, lost: Iterable[tuple[int, int]]) -> bool:
+        """Whether it is the jump that an earlier repair left for what it recorded as lost."""
+        jump = self.end_position == self.position
+        return jump and any(a <= self.first_offset and self.end_offset <= b for a, b in lost)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ _ATTEMPTS = 5
 
 if TYPE_CHECKING:
     import uuid
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
     from pathlib import Path
 
     from penstock.model.clock import Clock
@@ -225,7 +225,7 @@ class _Verification:
         self.report.messages += messages
         known = seal.lost if seal is not None else ()
         for gap in gaps:
-            if gap.end_position == gap.position and _within(gap, known):
+            if gap.recorded_in(known):
                 self.report.known_losses.append((gap.first_offset, gap.end_offset))
             else:
                 self._damaged_frames(name, gap)
@@ -291,7 +291,3 @@ def _only_begun(file: File, header: fmt.Header, last: End) -> bool:
     whole = fmt.encode_seal(last.seal, last.position, header.seed)
     found = file.pread(file.size() - last.position, last.position)
     return whole.startswith(found.rstrip(b"\0")) and len(found) != len(whole)
-
-
-def _within(gap: Gap, known: Iterable[tuple[int, int]]) -> bool:
-    return any(first <= gap.first_offset and gap.end_offset <= end for first, end in known)
