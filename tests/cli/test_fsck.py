@@ -284,3 +284,27 @@ def test_identity_is_not_repaired(data: Path) -> None:
     code, found = fsck(data, "--repair")
     assert (code, found["after"]["sound"]) == (1, False)
     assert (data / "penstock.json").read_text() == "{"
+
+
+# --- odd directories ---------------------------------------------------------------------------
+
+
+def test_topic_behind_a_link_is_verified_too(data: Path) -> None:
+    """A topic may live on another disk; links that lead in circles end somewhere."""
+    before = fsck(data)[1]["messages"]
+    topic = log_folder(data).parent.parent
+    elsewhere = topic.rename(data.parent / "elsewhere")
+    topic.symlink_to(elsewhere)
+    (elsewhere / "circle").symlink_to(data)
+    assert fsck(data)[1]["messages"] == before
+    flip_message(log_folder(data), 20, 33)
+    assert damage(data)["messages_lost"] == 1
+
+
+def test_name_that_leads_nowhere_is_a_clear_error(data: Path) -> None:
+    """It is listed and cannot be opened: said in one sentence, not tried for ever."""
+    (log_folder(data) / wal(data, 90).name).symlink_to(data / "nowhere")
+    for command in (["fsck", data], ["topics", "--data-dir", data]):
+        answer = run(*command)
+        assert (answer.code, answer.out) == (1, "")
+        assert "No such file" in answer.err

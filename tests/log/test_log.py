@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import threading
 from pathlib import Path
 
@@ -319,8 +320,6 @@ def test_the_async_forms_do_the_same(tmp_path: Path) -> None:
 
 def test_one_folder_has_one_writer(tmp_path: Path) -> None:
     """The second is refused and changes nothing."""
-    import os
-
     with Log.open(tmp_path) as log:
         log.append_durable(b"m")
         with pytest.raises(LogLocked) as refused:
@@ -487,3 +486,57 @@ def test_an_interrupted_commit_leaves_nobody_waiting(tmp_path: Path) -> None:
         log.append(b"after")
     log.close()
     assert reopen(tmp_path)[0][0] == b"before"
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+def test_a_forked_child_can_open_logs_of_its_own_but_not_use_its_parents(tmp_path: Path) -> None:
+    """The parent's file, lock and threads are the parent's."""
+    log = Log.open(tmp_path / "parent")
+    log.append(b"parent").durable.wait()
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            with pytest.raises(LogClosed):
+                log.append_durable(b"child")
+            log.close()
+            with Log.open(tmp_path / "child") as own:
+                own.append(b"child").durable.wait(WAIT_S)
+            code = 0
+        finally:
+            os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    with pytest.raises(LogLocked):
+        Log.open(tmp_path / "parent")
+    assert log.append_durable(b"parent") == 1
+    log.close()
+    assert reopen(tmp_path / "parent")[0] == {0: b"parent", 1: b"parent"}
+
+
+def test_a_cancelled_close_still_closes(tmp_path: Path) -> None:
+    """Nobody could do it later."""
+
+    async def main() -> None:
+        pool = ManualPool(ManualClock())
+        log = Log.open(tmp_path, pool=pool)
+        log.append(b"m")
+        closing = asyncio.create_task(log.close_async())
+        await asyncio.sleep(0)
+        closing.cancel()
+        pool.run()
+        await log.close_async()
+
+    asyncio.run(main())
+    assert reopen(tmp_path)[0] == {0: b"m"}
+
+
+def test_an_endless_time_limit_stops_no_timer(tmp_path: Path) -> None:
+    """Settings may say that something never happens."""
+    pool = CommitPool(threads=1)
+    never = float("inf")
+    with Log.open(
+        tmp_path / "a", LogSettings(rotate_s=never, cache_idle_s=never), pool=pool
+    ) as log:
+        log.append_durable(b"m")
+        with Log.open(tmp_path / "b", LogSettings(commit_delay_s=0.01), pool=pool) as other:
+            other.append(b"m").durable.wait(WAIT_S)

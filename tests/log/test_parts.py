@@ -109,6 +109,24 @@ def test_waiting_with_a_timeout_can_be_repeated() -> None:
     commit.wait(0.001)
 
 
+def test_abandoned_waits_leave_nothing_behind() -> None:
+    """A reader that polls an idle log waits for the same commit again and again."""
+    commit = Commit()
+
+    async def abandon() -> None:
+        for _ in range(3000):
+            task = asyncio.create_task(commit.settle_async())
+            await asyncio.sleep(0)
+            task.cancel()
+            await asyncio.sleep(0)
+
+    for _ in range(100):
+        assert not commit.settle(0)
+    asyncio.run(abandon())
+    assert len(commit._sleepers) == 0
+    assert sum(map(len, commit._tasks.values())) <= 1024
+
+
 # --- checkpoint ----------------------------------------------------------------------------------
 
 FILES = (log_file(0, 10), log_file(10, 25, sealed_at_s=3))
@@ -169,11 +187,12 @@ def test_files_go_from_the_oldest_on_below_the_floor(
 
 def test_file_names_sort_as_their_offsets() -> None:
     """As text, up to the largest offset."""
-    offsets = [0, 9, 10, 99, 2**40, 2**64 - 1]
+    offsets = [0, 9, 10, 99, 2**40, 2**63 - 1]
     names = [file_name(offset) for offset in offsets]
     assert names == sorted(names)
     assert [first_offset_of(name) for name in names] == offsets
-    assert first_offset_of("1.wal") is None
+    for name in ("1.wal", f"{2**63}.wal", "99999999999999999999.wal"):
+        assert first_offset_of(name) is None
 
 
 def test_a_failing_job_does_not_end_its_thread(caplog: pytest.LogCaptureFixture) -> None:

@@ -229,3 +229,18 @@ def test_restart_continues_for_readers_at_their_offset(tmp_path: Path) -> None:
     with Log.open(tmp_path, SMALL) as log:
         log.append_durable(payload(100))
         assert [message.offset for message in log.read(60)] == list(range(60, 101))
+
+
+def test_a_file_that_somebody_deletes_under_a_living_log_is_passed_over(tmp_path: Path) -> None:
+    """What was in it is lost and named; the reader goes on behind it."""
+    settings = LogSettings(rotate_bytes=64 * 1024, cache_bytes=0)
+    with Log.open(tmp_path, settings) as log:
+        for number in range(200):
+            log.append_durable(payload(number) * 10)
+        victim = log.sealed_files[1]
+        victim.path.unlink()
+        reader = log.read()
+        offsets = [message.offset for message in reader]
+        assert offsets == [*range(victim.first_offset), *range(victim.end_offset, 200)]
+        (lost,) = reader.lost
+        assert (lost.first_offset, lost.end_offset) == (victim.first_offset, victim.end_offset)

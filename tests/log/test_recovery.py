@@ -257,3 +257,48 @@ def test_the_first_released_format_opens(tmp_path: Path) -> None:
     with Log.open(tmp_path / "log") as log:
         assert contents_of(log) == {n: f"message {n}".encode() for n in range(25)}
         assert log.append_durable(b"next") == 25
+
+
+def test_a_stray_name_cuts_nothing_off_an_unfinished_file(tmp_path: Path) -> None:
+    """Acknowledged messages behind the offset in its name are as good as those before."""
+    write_unsealed(tmp_path, CONTENTS)
+    (tmp_path / file_name(5)).touch()
+    found, log = reopen(tmp_path)
+    assert found == dict(enumerate(CONTENTS))
+    assert (log.lost, log.end_offset) == ((), 10)
+    assert not (tmp_path / file_name(5)).exists()
+
+
+def test_stray_names_replace_no_good_file(tmp_path: Path) -> None:
+    """They are set aside; what the files before them hold stays."""
+    contents = several_files(tmp_path)
+    middle = int(wal_files(tmp_path)[1].stem)
+    for stray in (middle - 3, middle - 2, middle + 1):
+        (tmp_path / file_name(stray)).write_bytes(b"stray")
+    assert not verify_log(LocalFiles(), tmp_path).sound
+    found, log = reopen(tmp_path)
+    assert (found, log.lost) == (dict(enumerate(contents)), ())
+    assert len(list(tmp_path.glob("*.damaged"))) == 3
+    assert verify_log(LocalFiles(), tmp_path).sound
+
+
+def test_a_checkpoint_of_another_log_is_ignored(tmp_path: Path) -> None:
+    """It vouches for nothing here."""
+    contents = several_files(tmp_path / "ours")
+    several_files(tmp_path / "theirs")
+    shutil.copy(tmp_path / "theirs" / "log.ckpt", tmp_path / "ours" / "log.ckpt")
+    (damage,) = verify_log(LocalFiles(), tmp_path / "ours").damage
+    assert (damage.kind, damage.messages_lost) == ("checkpoint", 0)
+    assert reopen(tmp_path / "ours")[0] == dict(enumerate(contents))
+
+
+def test_a_file_of_another_log_is_not_vouched_for_by_its_size(tmp_path: Path) -> None:
+    """Swapped between two topics that look the same from outside."""
+    for name in ("ours", "theirs"):
+        several_files(tmp_path / name)
+    ours, theirs = (wal_files(tmp_path / name)[1] for name in ("ours", "theirs"))
+    assert ours.stat().st_size == theirs.stat().st_size
+    shutil.copy(theirs, ours)
+    found, log = reopen(tmp_path / "ours")
+    assert int(ours.stem) not in found
+    assert "another log" in log.lost[0].reason

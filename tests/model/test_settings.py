@@ -34,7 +34,7 @@ OUT_OF_BOUNDS = [
 AT_BOUNDS = [
     ("commit_bytes", 1),
     ("sync_bytes", 1),
-    ("max_message_bytes", 32 * MIB),
+    ("max_message_bytes", 32 * MIB - 16),
     ("commit_delay_s", 0.0),
     ("rotate_bytes", 64 * KIB),
     ("rotate_s", None),
@@ -83,3 +83,11 @@ def test_invalid_setting_is_a_value_error() -> None:
     """Callers who know nothing of Penstock's errors catch it as what it is."""
     with pytest.raises(ValueError, match="rotate_bytes"):
         LogSettings(rotate_bytes=1)
+
+
+def test_durability_may_be_given_by_its_name() -> None:
+    """And by nothing else: an unknown one would sync nothing."""
+    assert LogSettings(durability="interval").durability is Durability.INTERVAL
+    for nonsense in ("fsync", None, True):
+        with pytest.raises(InvalidSetting, match="durability"):
+            LogSettings(durability=nonsense)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -87,8 +88,20 @@ def _damage_row(file: str, detail: str) -> dict[str, Any]:
 
 def log_folders(path: Path) -> list[Path]:
     """Every folder at or below `path` that holds log files or a log's checkpoint."""
-    files = [*path.rglob(f"*{SUFFIX}"), *path.rglob("log.ckpt")]
-    return sorted({file.parent for file in files})
+    found: dict[Path, Path] = {}  # by where it really is: links may lead in circles
+    for folder, folders, names in os.walk(path, onerror=_raise, followlinks=True):
+        here = Path(folder)
+        if here.resolve() in found:
+            folders.clear()
+            continue
+        found[here.resolve()] = here
+        if not any(name.endswith(SUFFIX) or name == "log.ckpt" for name in names):
+            found[here.resolve()] = Path()
+    return sorted(here for here in found.values() if here != Path())
+
+
+def _raise(error: OSError) -> None:
+    raise error
 
 
 def _summary(

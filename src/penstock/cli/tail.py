@@ -29,7 +29,7 @@ _PREVIEW_BYTES = 100
 def _start(_: click.Context, __: click.Parameter, text: str) -> int | str:
     if text in {"earliest", "latest"}:
         return text
-    if text.isascii() and text.isdigit():
+    if text.isascii() and text.isdigit() and len(text) <= 20:
         return int(text)
     raise click.BadParameter(f"{text!r} is neither earliest, latest nor an offset")
 

@@ -89,7 +89,7 @@ def decode_checkpoint(data: bytes, folder: Path) -> Checkpoint:
         )
         log_id = uuid.UUID(document["log_id"])
         return Checkpoint(log_id, document["start_offset"], document["next_offset"], files)
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise Damaged("the checkpoint is not readable") from None
 
 

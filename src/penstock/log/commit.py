@@ -47,7 +47,7 @@ class Commit:
         self._help = help_along
         self._resolved = False
         self._error: Exception | None = None
-        self._sleepers: list[threading.Lock] = []
+        self._sleepers: dict[threading.Lock, None] = {}
         self._tasks: dict[asyncio.AbstractEventLoop, list[asyncio.Future[None]]] = {}
 
     @property
@@ -69,6 +69,8 @@ class Commit:
             waiting = self._tasks.get(loop)
             if waiting is None:
                 waiting = self._tasks[loop] = []
+            if len(waiting) % 1024 == 1023:  # only this loop's thread touches the list
+                waiting[:] = [other for other in waiting if not other.done()]
             waiting.append(future)
             if not self.done:
                 return future.__await__()
@@ -85,10 +87,13 @@ class Commit:
             return True
         bell = threading.Lock()
         bell.acquire()
-        self._sleepers.append(bell)
+        self._sleepers[bell] = None
         if self.done:
             return True
-        return bell.acquire(timeout=-1 if timeout is None else max(0.0, timeout))
+        if bell.acquire(timeout=-1 if timeout is None else max(0.0, timeout)):
+            return True
+        self._sleepers.pop(bell, None)  # or polling an idle log would collect them
+        return self.done
 
     async def settle_async(self) -> None:
         """Suspends the task until resolved, well or not."""
@@ -100,7 +105,7 @@ class Commit:
         self._error = error
         self._resolved = True
         self._help = None
-        for bell in self._sleepers:
+        for bell in list(self._sleepers):
             bell.release()
         for loop, waiting in list(self._tasks.items()):
             try:

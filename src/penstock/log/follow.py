@@ -37,6 +37,7 @@ class FolderReader:
         self._at = (fmt.HEADER_BYTES, 0)  # a byte position in the file, and the offset there
         self._walk: Iterator[Run | Gap | End] | None = None
         self._doubt: Gap | End | None = None
+        self._unreadable: set[int] = set()
         self.position = self._resolve(start)
 
     def read_batch(self) -> Batch | None:
@@ -105,7 +106,11 @@ class FolderReader:
         _, header, name = self._file
         if end.seal is not None:
             return False
-        file = self._files.open(self._folder / name)
+        try:
+            file = self._files.open(self._folder / name)
+        except FileNotFoundError:  # replaced, then removed by retention
+            self.close()
+            return True
         try:
             found, _ = read_header(file)
             replaced = found != header or read_seal(file, found) is not None
@@ -133,11 +138,16 @@ class FolderReader:
             return False
         try:
             header, _ = read_header(file)
+            if header.first_offset != holding[-1]:
+                raise Damaged(f"the header says it begins at offset {header.first_offset}")
         except Damaged as error:
             file.close()
             following = self._following(holding[-1])
             if following is not None:
                 self._pass_over(following, str(error))
+            elif holding[-1] not in self._unreadable:  # nobody knows how many it holds
+                self._unreadable.add(holding[-1])
+                self.lost.append(Lost(self.position, self.position, name, 0, str(error)))
             return following is not None and self._open()
         self._file, self._at = (file, header, name), (fmt.HEADER_BYTES, header.first_offset)
         seal = read_seal(file, header)

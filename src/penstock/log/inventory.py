@@ -41,7 +41,12 @@ class Lost:
         return self.end_offset - self.first_offset
 
     def __str__(self) -> str:
-        span = f"{self.messages} messages (offsets {self.first_offset} to {self.end_offset - 1})"
+        if self.messages:
+            span = (
+                f"{self.messages} messages (offsets {self.first_offset} to {self.end_offset - 1})"
+            )
+        else:
+            span = f"nobody knows how many messages from offset {self.first_offset} on"
         return f"{span} in {self.file} at byte {self.position}: {self.reason}"
 
 
@@ -53,4 +58,5 @@ def file_name(first_offset: int) -> str:
 def first_offset_of(name: str) -> int | None:
     """The offset in a log file's name; None for other names."""
     match = _NAME.fullmatch(name)
-    return int(match[1]) if match else None
+    first = int(match[1]) if match else None
+    return first if first is not None and first < 2**63 else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import logging
 import uuid
@@ -137,18 +138,26 @@ class Log(GroupCommit):
         Idempotent. Raises what kept the last messages from the disk; it is closed all the same.
         """
         last = self._refuse_from_now_on()
-        if last is not None:
-            last.settle()
-            self._shut()
-            last.wait()
+        if last is None:
+            self._over.wait()  # somebody else is closing it
+            return
+        last.settle()
+        self._shut()
+        last.wait()
 
     async def close_async(self) -> None:
         """`close`, awaiting the last commit; the sealing after it is short, but blocks."""
         last = self._refuse_from_now_on()
-        if last is not None:
-            await last.settle_async()
-            self._shut()
-            await last
+        if last is None:
+            await asyncio.to_thread(self._over.wait)
+        else:
+            await asyncio.shield(asyncio.ensure_future(self._finish_closing(last)))
+
+    async def _finish_closing(self, last: Commit) -> None:
+        """Goes on when the caller is cancelled: nobody could close the log after that."""
+        await last.settle_async()
+        self._shut()
+        await last
 
     def __enter__(self) -> Log:
         return self
@@ -187,6 +196,7 @@ class Log(GroupCommit):
         finally:
             if self._folder_lock is not None:
                 self._folder_lock.release()
+            self._over.set()
 
     # --- reading -------------------------------------------------------------------------------
 

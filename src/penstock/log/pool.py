@@ -9,6 +9,7 @@ from __future__ import annotations
 import heapq
 import itertools
 import logging
+import os
 import queue
 import threading
 import time
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 
+_LONGEST_WAIT_S = 3600.0  # Condition.wait refuses centuries
 DEFAULT_THREADS = 8
 """An fdatasync holds its thread but no core: more threads than cores overlap their waits."""
 
@@ -40,8 +42,12 @@ class CommitPool:
     """The threads."""
 
     def __init__(self, threads: int = DEFAULT_THREADS) -> None:
-        self._jobs: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._wanted = threads
+        self.forget_threads()
+
+    def forget_threads(self) -> None:
+        """Begins anew: a forked child has none of its parent's threads."""
+        self._jobs: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._started = False
         self._start_lock = threading.Lock()
         self._timers: list[tuple[float, int, Callable[[], None]]] = []
@@ -85,7 +91,7 @@ class CommitPool:
         while True:
             with self._timer_change:
                 while not self._timers or (wait := self._timers[0][0] - time.monotonic()) > 0:
-                    self._timer_change.wait(wait if self._timers else None)
+                    self._timer_change.wait(min(wait, _LONGEST_WAIT_S) if self._timers else None)
                 _, _, job = heapq.heappop(self._timers)
             self._jobs.put(job)
             del job
@@ -114,6 +120,8 @@ class Timers:
 
 
 _shared = CommitPool()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_shared.forget_threads)
 
 
 def shared_pool() -> CommitPool:

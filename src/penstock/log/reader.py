@@ -173,9 +173,9 @@ class Reader:
             return None
         try:
             return _OpenFile(self._files, location, self.position)
-        except FileNotFoundError:  # retention was faster, or somebody's hand
-            if self.position >= self._source.start_offset:
-                raise
+        except FileNotFoundError:
+            if self.position >= self._source.start_offset:  # not retention, but somebody's hand
+                self._pass_over(location.end_offset, location.path.name, 0, "the file is missing")
             return None
 
     def _pass_over(self, end_offset: int, file: str, position: int, reason: str) -> None:

@@ -18,7 +18,6 @@ import itertools
 import logging
 import os
 import uuid
-from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -26,11 +25,12 @@ from penstock.log import checkpoint as ckpt
 from penstock.log import format as fmt
 from penstock.log.inventory import LogFile, Lost, file_name, first_offset_of
 from penstock.log.scan import End, Gap, Run, read_header, read_seal, scan_frames
+from penstock.log.survey import log_owners
 from penstock.model.errors import Damaged, DiskFull, FormatError
 from penstock.storage.files import OUT_OF_SPACE, read_whole, write_atomically
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
     from penstock.model.clock import Clock
@@ -86,9 +86,16 @@ class _Recovery:
             if name.endswith(".tmp"):  # from before a rename: nothing relies on it
                 self._files.remove(self._folder / name)
         checkpoint = load_checkpoint(self._files, self._folder)
-        known = {} if checkpoint is None else _by_offset(checkpoint.files)
         firsts = [first for name in names if (first := first_offset_of(name)) is not None]
-        self._found.log_id = checkpoint.log_id if checkpoint is not None else self._identity(firsts)
+        owners = log_owners(self._files, self._folder, firsts)
+        if checkpoint is not None and owners and checkpoint.log_id not in owners:
+            _LOG.warning("%s: the checkpoint is another log's; reading the files", self._folder)
+            checkpoint = None
+        known = {} if checkpoint is None else _by_offset(checkpoint.files)
+        if checkpoint is not None:
+            self._found.log_id = checkpoint.log_id
+        elif owners:
+            self._found.log_id = owners.most_common(1)[0][0]
         for at, first in enumerate(firsts):
             following = firsts[at + 1] if at + 1 < len(firsts) else None
             self._take(first, following, known.get(first))
@@ -109,10 +116,16 @@ class _Recovery:
         path = self._folder / file_name(first)
         if self._found.files:
             self._expect(first)
-        self._found.next_offset = max(self._found.next_offset, first)
+        if first < self._found.next_offset:  # a stray: the file before holds its offsets
+            self._set_aside(path, "its offsets are in the file before it")
+            self._files.remove(path)
+            self._files.sync_folder(self._folder)
+            return
+        self._found.next_offset = first
         file = self._files.open(path)
         try:
             vouched = known is not None and known.size == file.size()
+            vouched = vouched and self._identify(path, file)[0] is not None
             if vouched and not self._verify:
                 taken = known
             else:
@@ -130,26 +143,13 @@ class _Recovery:
             return self._write_off(path, file.size(), following, reason)
         seal = read_seal(file, header)
         if seal is None:
-            return self._rebuild(path, file, header, following)
+            return self._rebuild(path, file, header, None, at_least=following)
         # The next file is begun, and the checkpoint written, after the seal was synced.
         synced = vouched or following is not None
         if not synced or (self._verify and not self._is_sound(file, header, seal)):
             return self._rebuild(path, file, header, seal.end_offset, seal.lost)
         sealed = (header.first_offset, seal.end_offset, file.size(), seal.sealed_at_ns, seal.lost)
         return LogFile(path, *sealed)
-
-    def _identity(self, firsts: list[int]) -> uuid.UUID | None:
-        """Whose log it is where no checkpoint says so: what most files say."""
-        seen: Counter[uuid.UUID] = Counter()
-        for first in firsts:
-            file = self._files.open(self._folder / file_name(first))
-            try:
-                seen[read_header(file)[0].log_id] += 1
-            except Damaged:
-                continue
-            finally:
-                file.close()
-        return seen.most_common(1)[0][0] if seen else None
 
     def _identify(self, path: Path, file: File) -> tuple[fmt.Header | None, str]:
         try:
@@ -178,20 +178,23 @@ class _Recovery:
         header: fmt.Header,
         end: int | None,
         recorded: tuple[tuple[int, int], ...] = (),
+        at_least: int | None = None,
     ) -> LogFile | None:
         """Copies what is readable into a sealed file of the same name.
 
-        `end` is the offset behind the last message that must be there, if that is known, and
-        `recorded` what earlier repairs gave up.
+        `end` is the offset behind its last message, if a seal says so; `at_least` how far it must
+        reach for the next file to follow; `recorded` what earlier repairs gave up.
         """
         walk = scan_frames(file, header.seed, fmt.HEADER_BYTES, header.first_offset, end)
         first = next(walk)
-        if isinstance(first, End) and first.seal is None:
+        reaches = at_least is None or header.first_offset >= at_least
+        if isinstance(first, End) and first.seal is None and reaches:
             # Nothing was ever written whole. The name alone carries the offset on.
             self._found.torn_bytes += first.torn_bytes
             return None
         scratch = path.with_name(path.name + ".tmp")
-        rebuilt = self._write_copy(scratch, header, itertools.chain([first], walk))
+        whole = _reaching(itertools.chain([first], walk), at_least)
+        rebuilt = self._write_copy(scratch, header, whole)
         self._found.torn_bytes += rebuilt.torn_bytes
         damage = [gap for gap in rebuilt.gaps if not gap.recorded_in(recorded)]
         for gap in damage:
@@ -233,11 +236,7 @@ class _Recovery:
         if end == first:
             return None  # its name still says which offset comes next, and the next file takes it
         self._report(Lost(first, end, path.name, 0, reason))
-        recorded = self._record_loss(first, end)
-        if recorded.path != path:
-            self._files.remove(path)
-            self._files.sync_folder(self._folder)
-        return recorded
+        return self._record_loss(first, end)
 
     def _expect(self, offset: int) -> None:
         """Records that the file is missing which held the offsets up to this one."""
@@ -310,6 +309,16 @@ def _copy_frames(
     data = fmt.encode_seal(seal, position, header.seed)
     target.pwrite([data], position)
     return _Rebuilt(seal, position + len(data), gaps, last.torn_bytes)
+
+
+def _reaching(walk: Iterable[Run | Gap | End], offset: int | None) -> Iterator[Run | Gap | End]:
+    """The walk, with a gap at its end where it does not come as far as the offset."""
+    for item in walk:
+        if isinstance(item, End) and offset is not None and item.offset < offset:
+            yield Gap(item.offset, offset, item.position, item.position + item.torn_bytes)
+            yield End(offset, item.position, 0, item.seal)
+        else:
+            yield item
 
 
 def _merged(spans: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:

@@ -157,6 +157,8 @@ class _Scan:
             written_to = start + written
             for match in pattern.finditer(window, 0, min(written + 8, len(window))):
                 at = start + match.start()
+                if not _may_begin(window, match.start(), expected, highest, size - at):
+                    continue
                 found = self._frame_at(at, expected, size)
                 if found is not None:
                     return self._up_to(found, expected, position, at)
@@ -217,6 +219,15 @@ class _Scan:
             if whole <= len(data) and fmt.would_be_valid(data[:whole], expected, self._seed):
                 return position + whole
         return None
+
+
+def _may_begin(window: bytes, at: int, expected: int, highest: int, room: int) -> bool:
+    """A cheap look at a candidate, before its message is read."""
+    if at + fmt.FRAME_BYTES > len(window):
+        return True
+    offset, length = fmt.frame_fields(window, at)
+    in_range = expected <= offset <= highest or offset == fmt.SEAL_OFFSET
+    return in_range and fmt.FRAME_BYTES + length <= room
 
 
 def _seal_in(frame: bytes, seed: int) -> Seal | None:

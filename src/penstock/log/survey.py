@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,8 @@ from penstock.log.scan import End, read_header, read_seal, scan_frames
 from penstock.model.errors import Damaged
 
 if TYPE_CHECKING:
+    import uuid
+    from collections.abc import Iterable
     from pathlib import Path
 
     from penstock.storage.files import Files
@@ -36,6 +39,8 @@ def survey_log(files: Files, folder: Path) -> Survey:
             size = sum(_size(files, folder / file_name(first)) for first in firsts)
             return Survey(firsts[0], find_end(files, folder, firsts[-1]), len(firsts), size)
         except FileNotFoundError:  # retention was faster; the folder looks different now
+            if log_files(files, folder) == firsts:
+                raise  # it is listed and cannot be opened: a dangling link
             continue
 
 
@@ -43,6 +48,20 @@ def log_files(files: Files, folder: Path) -> list[int]:
     """The first offsets of the log files there are."""
     names = files.names(folder)
     return [first for name in names if (first := first_offset_of(name)) is not None]
+
+
+def log_owners(files: Files, folder: Path, firsts: Iterable[int]) -> Counter[uuid.UUID]:
+    """How many files say that they belong to which log: one log, unless files were mixed up."""
+    owners: Counter[uuid.UUID] = Counter()
+    for first in firsts:
+        file = files.open(folder / file_name(first))
+        try:
+            owners[read_header(file)[0].log_id] += 1
+        except Damaged:
+            continue
+        finally:
+            file.close()
+    return owners
 
 
 def find_end(files: Files, folder: Path, last_first: int) -> int:

@@ -10,7 +10,9 @@ from __future__ import annotations
 import abc
 import enum
 import logging
+import os
 import threading
+import weakref
 from typing import TYPE_CHECKING
 
 from penstock.log.batch import CommitBatch
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 _DISK_FULL_RETRY_S = 1.0
+_alive: weakref.WeakSet[Turns] = weakref.WeakSet()
 
 
 class Turn(enum.IntEnum):
@@ -79,6 +82,8 @@ class Turns(abc.ABC):
         self._turn = Turn.IDLE
         self._poison: LogPoisoned | None = None
         self._closed: LogClosed | None = None
+        self._over = threading.Event()  # set when closing has ended
+        _alive.add(self)
 
     # --- what a subclass does; the first two within a turn -------------------------------------
 
@@ -268,7 +273,24 @@ class Turns(abc.ABC):
             pending = self._pending
         pending.commit.resolve(self._closed)
 
+    def disown(self) -> None:
+        """In a forked child, where it belongs to the parent: its file, its lock, its threads."""
+        self._lock = threading.Lock()  # the parent's may have been held at the fork
+        self._closed = LogClosed(f"{self.name} was opened before the fork, by the parent process")
+        self._room, self._turn = -1, Turn.OVER
+        self._over = threading.Event()
+        self._over.set()
+
     # --- small parts ---------------------------------------------------------------------------
 
     def _new_batch(self, first_offset: int) -> CommitBatch:
         return CommitBatch(first_offset, Commit(self._help))
+
+
+def _disown_all() -> None:
+    for turns in list(_alive):
+        turns.disown()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_disown_all)

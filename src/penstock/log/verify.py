@@ -11,6 +11,7 @@ from penstock.log import format as fmt
 from penstock.log.inventory import file_name, first_offset_of
 from penstock.log.recovery import recover
 from penstock.log.scan import End, Gap, Run, read_header, read_seal, scan_frames
+from penstock.log.survey import log_owners
 from penstock.model.errors import Damaged
 from penstock.storage.files import read_whole, write_atomically
 
@@ -76,8 +77,8 @@ def verify_log(
 def _verify_once(files: Files, folder: Path, on_progress: Callable[[int], object]) -> LogReport:
     check = _Verification(files, LogReport(str(folder)))
     names = files.names(folder)
-    check.checkpoint(folder, names)
     firsts = [first for name in names if (first := first_offset_of(name)) is not None]
+    check.checkpoint(folder, names, firsts)
     for at, first in enumerate(firsts):
         before = check.report.bytes_checked
         check.file(folder / file_name(first), firsts[at + 1] if at + 1 < len(firsts) else None)
@@ -129,7 +130,7 @@ class _Verification:
         self._next: int | None = None
         self._promised: ckpt.Checkpoint | None = None
 
-    def checkpoint(self, folder: Path, names: list[str]) -> None:
+    def checkpoint(self, folder: Path, names: list[str], firsts: list[int]) -> None:
         if ckpt.NAME not in names:
             if any(first_offset_of(name) is not None for name in names):
                 self.report.notes.append("there is no checkpoint; opening the log writes one")
@@ -140,6 +141,12 @@ class _Verification:
         except Damaged as error:
             self._add(ckpt.NAME, 0, "checkpoint", f"{error}; opening the log writes a new one")
             return
+        with contextlib.suppress(FileNotFoundError):  # retention was faster: looked at again
+            owners = log_owners(self._files, folder, firsts)
+            if owners and found.log_id not in owners:
+                self._add(ckpt.NAME, 0, "checkpoint", "it belongs to another log")
+                self._log_id = owners.most_common(1)[0][0]
+                return
         self._log_id = found.log_id
         self._promised = found
 
@@ -178,6 +185,9 @@ class _Verification:
 
     def _file(self, name: str, file: File, following: int | None) -> None:
         first = first_offset_of(name) or 0
+        if self._next is not None and first < self._next:
+            self._add(name, 0, "stray", "its offsets are in the file before it")
+            return
         if self._next is not None and self._next < first:
             self._missing(self._next, first)
         if self.report.start_offset is None:

@@ -75,6 +75,10 @@ class LogSettings:
 
     def __post_init__(self) -> None:
         """Refuses settings that cannot work together."""
+        try:  # "sync" is as good as Durability.SYNC; anything else would sync nothing
+            object.__setattr__(self, "durability", Durability(self.durability))
+        except ValueError:
+            raise InvalidSetting("durability is sync, interval or buffer") from None
         for name in ("commit_bytes", "sync_bytes", "queue_bytes", "max_message_bytes"):
             _require(getattr(self, name) > 0, f"{name} must be over 0")
         for name in ("commit_delay_s", "cache_bytes", "cache_idle_s"):
@@ -83,7 +87,8 @@ class LogSettings:
         _require(self.rotate_bytes >= 64 * KIB, "rotate_bytes must be at least 64 KiB")
         _require(self.rotate_s is None or self.rotate_s > 0, "rotate_s must be over 0, or None")
         _require(
-            self.max_message_bytes <= self.queue_bytes, "max_message_bytes is over queue_bytes"
+            self.max_message_bytes + 16 <= self.queue_bytes,
+            "max_message_bytes and its frame of 16 bytes do not fit into queue_bytes",
         )
         _require(self.max_message_bytes < 2 * GIB, "max_message_bytes must be under 2 GiB")
         for name in ("retention_s", "retention_bytes"):

@@ -58,7 +58,7 @@ class DataDirectory:
         try:
             document = json.loads(read_whole(self._files, path))
             version, identity = document["version"], document["id"]
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             version, identity = None, None
         if not isinstance(version, int) or not isinstance(identity, str):
             raise Damaged(f"{path} does not describe a data directory")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import stat
 import sys
 import threading
 from typing import TYPE_CHECKING, Protocol, TypeAlias
@@ -134,7 +135,11 @@ class LocalFiles:
 
     def open(self, path: Path) -> File:
         """An existing file, for reading."""
-        return _local_file(os.open(path, os.O_RDONLY | _BINARY))
+        handle = os.open(path, os.O_RDONLY | _BINARY)
+        if stat.S_ISDIR(os.fstat(handle).st_mode):
+            os.close(handle)
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+        return _local_file(handle)
 
     def create(self, path: Path) -> File:
         """A new file, for reading and writing."""
@@ -281,7 +286,8 @@ class _LocalLock:
     """An advisory lock that the system releases when its process dies, however it dies."""
 
     def __init__(self, path: Path) -> None:
-        self._handle = os.open(path, os.O_RDWR | os.O_CREAT | _BINARY, 0o644)
+        flags = os.O_RDWR | os.O_CREAT | _BINARY | getattr(os, "O_NOFOLLOW", 0)
+        self._handle = os.open(path, flags, 0o644)
         try:
             _lock_handle(self._handle)
         except OSError:
