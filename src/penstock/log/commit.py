@@ -69,8 +69,6 @@ class Commit:
             waiting = self._tasks.get(loop)
             if waiting is None:
                 waiting = self._tasks[loop] = []
-            if len(waiting) % 1024 == 1023:  # only this loop's thread touches the list
-                waiting[:] = [other for other in waiting if not other.done()]
             waiting.append(future)
             if not self.done:
                 return future.__await__()
@@ -97,6 +95,9 @@ class Commit:
 
     async def settle_async(self) -> None:
         """Suspends the task until resolved, well or not."""
+        waiting = self._tasks.get(get_running_loop(), [])
+        if len(waiting) % 1024 == 1023:  # readers that poll and give up would fill it
+            waiting[:] = [other for other in waiting if not other.done()]
         with contextlib.suppress(PenstockError):
             await self
 
