@@ -104,25 +104,18 @@ class Reader:
     def next_batch(self, timeout: float | None = None) -> Batch | None:
         """The next messages, waiting for them; None after the timeout or when the log closed."""
         until = None if timeout is None else time.monotonic() + timeout
-        while (batch := self.read_batch()) is None:
+        while (batch := self.read_batch()) is None and not self._is_over():
             commit = self._source.next_commit(self.position)
-            if commit is None:
-                if self.position >= self._source.end_offset:
-                    self._source.check_readable()
-                    return None
-            elif not commit.settle(None if until is None else until - time.monotonic()):
+            left = None if until is None else until - time.monotonic()
+            if commit is not None and not commit.settle(left):
                 return None
         return batch
 
     async def next_batch_async(self) -> Batch | None:
         """The next messages, awaiting them; None when the log closed. Safe to cancel."""
-        while (batch := self.read_batch()) is None:
+        while (batch := self.read_batch()) is None and not self._is_over():
             commit = self._source.next_commit(self.position)
-            if commit is None:
-                if self.position >= self._source.end_offset:
-                    self._source.check_readable()
-                    return None
-            else:
+            if commit is not None:
                 await commit.settle_async()
         return batch
 
@@ -143,6 +136,15 @@ class Reader:
     def close(self) -> None:
         """Gives back the file it has open. Reading on opens it again."""
         self._close_file()
+
+    def _is_over(self) -> bool:
+        """Whether nothing will ever come; raises why, unless the log was simply closed."""
+        if self._source.next_commit(self.position) is not None:
+            return False
+        if self.position < self._source.end_offset:
+            return False
+        self._source.check_readable()
+        return True
 
     def _from_file(self) -> Batch | None:
         """The next batch from a file; None where the position only moved past damage."""
