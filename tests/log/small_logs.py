@@ -117,7 +117,7 @@ class InterruptedFiles(LocalFiles):
 
     def open(self, path: Path) -> File:
         """An existing file, for reading."""
-        return _InterruptedFile(self, super().open(path))  # type: ignore[return-value]
+        return _InterruptedFile(self, super().open(path))
 
     def passed(self, moment: str) -> None:
         """Acts once, when the moment has come."""

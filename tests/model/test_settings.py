@@ -74,9 +74,9 @@ def test_message_is_bounded_below_what_a_frame_can_say() -> None:
 def test_settings_are_frozen_and_named() -> None:
     """A log's settings never change under it, and no call confuses their order."""
     with pytest.raises(dataclasses.FrozenInstanceError):
-        LogSettings().rotate_bytes = 1  # type: ignore[misc]
+        LogSettings().rotate_bytes = 1
     with pytest.raises(TypeError):
-        LogSettings(Durability.SYNC)  # type: ignore[misc]
+        LogSettings(Durability.SYNC)
 
 
 def test_invalid_setting_is_a_value_error() -> None:

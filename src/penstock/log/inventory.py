@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
 SUFFIX = ".wal"
@@ -53,6 +54,11 @@ class Lost:
 def file_name(first_offset: int) -> str:
     """`00000000000000000042.wal`: sorts as text in the order of offsets."""
     return f"{first_offset:020d}{SUFFIX}"
+
+
+def first_offsets(names: Iterable[str]) -> list[int]:
+    """The offsets in the names of log files, in their order; other names are passed over."""
+    return [first for name in names if (first := first_offset_of(name)) is not None]
 
 
 def first_offset_of(name: str) -> int | None:

@@ -18,12 +18,12 @@ import itertools
 import logging
 import os
 import uuid
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from penstock.log import checkpoint as ckpt
 from penstock.log import format as fmt
-from penstock.log.inventory import LogFile, Lost, file_name, first_offset_of
+from penstock.log.inventory import LogFile, Lost, file_name, first_offset_of, first_offsets
 from penstock.log.scan import End, Gap, Run, read_header, read_seal, scan_frames
 from penstock.log.survey import log_owners
 from penstock.model.errors import Damaged, DiskFull, FormatError
@@ -86,7 +86,7 @@ class _Recovery:
             if name.endswith(".tmp"):  # from before a rename: nothing relies on it
                 self._files.remove(self._folder / name)
         checkpoint = load_checkpoint(self._files, self._folder)
-        firsts = [first for name in names if (first := first_offset_of(name)) is not None]
+        firsts = first_offsets(names)
         owners = log_owners(self._files, self._folder, firsts)
         if checkpoint is not None and owners and checkpoint.log_id not in owners:
             _LOG.warning("%s: the checkpoint is another log's; reading the files", self._folder)
@@ -334,4 +334,4 @@ def _merged(spans: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
 
 
 def _by_offset(files: Iterable[LogFile]) -> dict[int, LogFile]:
-    return {file.first_offset: replace(file) for file in files}
+    return {file.first_offset: file for file in files}

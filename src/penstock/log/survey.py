@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from penstock.log import format as fmt
-from penstock.log.inventory import file_name, first_offset_of
+from penstock.log.inventory import file_name, first_offsets
 from penstock.log.scan import End, read_header, read_seal, scan_frames
 from penstock.model.errors import Damaged
 
@@ -46,8 +46,7 @@ def survey_log(files: Files, folder: Path) -> Survey:
 
 def log_files(files: Files, folder: Path) -> list[int]:
     """The first offsets of the log files there are."""
-    names = files.names(folder)
-    return [first for name in names if (first := first_offset_of(name)) is not None]
+    return first_offsets(files.names(folder))
 
 
 def log_owners(files: Files, folder: Path, firsts: Iterable[int]) -> Counter[uuid.UUID]:

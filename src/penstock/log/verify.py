@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from penstock.log import checkpoint as ckpt
 from penstock.log import format as fmt
-from penstock.log.inventory import file_name, first_offset_of
+from penstock.log.inventory import file_name, first_offset_of, first_offsets
 from penstock.log.recovery import recover
 from penstock.log.scan import End, Gap, Run, read_header, read_seal, scan_frames
 from penstock.log.survey import log_owners
@@ -77,7 +77,7 @@ def verify_log(
 def _verify_once(files: Files, folder: Path, on_progress: Callable[[int], object]) -> LogReport:
     check = _Verification(files, LogReport(str(folder)))
     names = files.names(folder)
-    firsts = [first for name in names if (first := first_offset_of(name)) is not None]
+    firsts = first_offsets(names)
     check.checkpoint(folder, names, firsts)
     for at, first in enumerate(firsts):
         before = check.report.bytes_checked
