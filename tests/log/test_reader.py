@@ -244,3 +244,22 @@ def test_a_file_that_somebody_deletes_under_a_living_log_is_passed_over(tmp_path
         assert offsets == [*range(victim.first_offset), *range(victim.end_offset, 200)]
         (lost,) = reader.lost
         assert (lost.first_offset, lost.end_offset) == (victim.first_offset, victim.end_offset)
+
+
+def test_what_retention_removes_during_the_look_is_gone_and_not_lost(tmp_path: Path) -> None:
+    """The reader is told where the log begins now, and reports no damage."""
+    settings = LogSettings(rotate_bytes=64 * 1024, cache_bytes=0, retention_bytes=0)
+    with Log.open(tmp_path, settings) as log:
+        for number in range(200):
+            log.append_durable(payload(number) * 10)
+        reader, locate = log.read(0), log.locate
+
+        def removed_meanwhile(offset: int) -> object:
+            log.set_floor(200)
+            log.enforce_retention()
+            return locate(offset)
+
+        log.locate = removed_meanwhile
+        with pytest.raises(OffsetUnavailable):
+            reader.read_batch()
+        assert reader.lost == []

@@ -164,11 +164,12 @@ class Reader:
 
     def _open_file(self) -> _OpenFile | None:
         """The file with the position in it; None where the position moved over a lost file."""
+        location = self._source.locate(self.position)
+        # In this order: what retention removed before the look is gone, and not lost.
         earliest, end = self._source.start_offset, self._source.end_offset
         if self.position < earliest:
             text = f"offset {self.position} is gone: the log begins at {earliest}"
             raise OffsetUnavailable(text, earliest=earliest, end=end)
-        location = self._source.locate(self.position)
         begins = end if location is None else location.first_offset
         if location is None or begins > self.position:
             self._pass_over(begins, file_name(self.position), 0, "the file is missing")
