@@ -25,14 +25,29 @@ def test_table_lists_exactly_the_metrics_there_are() -> None:
 
 
 def test_table_says_the_type_of_each_metric() -> None:
-    """Counters and histograms are registered as what the table calls them."""
-    types = dict.fromkeys(names.LOG_COUNTERS, "counter")
-    types |= dict.fromkeys(names.LOG_HISTOGRAMS, "histogram")
+    """Each metric is registered as what the table calls it."""
+    types = dict.fromkeys([*names.LOG_COUNTERS, *names.STORE_COUNTERS], "counter")
+    types |= dict.fromkeys(names.STORE_GAUGES, "gauge")
+    types |= dict.fromkeys([*names.LOG_HISTOGRAMS, *names.STORE_HISTOGRAMS], "histogram")
     assert {name: row[0] for name, row in TABLE.items()} == types
+
+
+def test_table_says_the_labels_of_each_metric() -> None:
+    """`topic` first; a histogram has none."""
+    labels = dict.fromkeys(names.LOG_COUNTERS, "topic")
+    labels |= dict.fromkeys([*names.LOG_HISTOGRAMS, *names.STORE_HISTOGRAMS], "")
+    for name, (_, beside) in {**names.STORE_COUNTERS, **names.STORE_GAUGES}.items():
+        labels[name] = ", ".join(["topic", *beside])
+    assert {name: row[1].strip() for name, row in TABLE.items()} == labels
 
 
 @pytest.mark.parametrize("name", sorted(CONSTANTS))
 def test_name_follows_the_conventions_of_prometheus(name: str) -> None:
     """The product first, the unit in the name, `_total` for counters alone."""
-    assert re.fullmatch(r"penstock_[a-z]+_[a-z_]+(_total|_seconds|_bytes)", name)
-    assert name.endswith("_total") == (TABLE[name][0] == "counter")
+    kind = TABLE[name][0]
+    assert re.fullmatch(r"penstock_[a-z]+_[a-z_]+", name)
+    assert name.endswith("_total") == (kind == "counter")
+    if kind == "histogram":
+        assert name.endswith("_seconds")
+    if "bytes" in TABLE[name][2].split():
+        assert "bytes" in name or name.endswith("_ratio")

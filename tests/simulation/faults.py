@@ -113,6 +113,16 @@ class FaultyFiles:
             if file.path == source:
                 file.path = target
 
+    def map(self, path: Path) -> memoryview:
+        """A finished file as memory."""
+        self.attempt("map", path)
+        return self._inner.map(path)
+
+    def protect(self, path: Path) -> None:
+        """Makes a finished file read-only."""
+        self.attempt("protect", path)
+        self._inner.protect(path)
+
     def link(self, source: Path, target: Path) -> None:
         """A second name for the same file."""
         self.attempt("link", target)

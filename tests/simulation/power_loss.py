@@ -237,6 +237,16 @@ class PowerLossFiles:
             inode.change(_Truncate(0))
         return MemoryFile(self, inode)
 
+    def map(self, path: Path) -> memoryview:
+        """A finished file as memory."""
+        self.check_on()
+        return memoryview(bytes(self._inode(path).content))
+
+    def protect(self, path: Path) -> None:
+        """Nothing to do: only Penstock writes here."""
+        self.check_on()
+        self._inode(path)
+
     def rename(self, source: Path, target: Path) -> None:
         """Atomic; replaces the target."""
         self.step()

@@ -1,30 +1,27 @@
 """`log.ckpt`: what opening the log would otherwise have to read from each file. Never needed.
 
-    {"penstock": "log checkpoint", "version": 1, "log_id": …, "start_offset": …, "next_offset": …,
-     "written_at": …, "files": [{"first_offset", "end_offset", "bytes", "sealed_at_ns", "lost"}, …],
-     "crc32": "…"}
-
-The CRC covers the document without it, as JSON with sorted keys and no spaces.
+{"penstock": "log checkpoint", "version": 1, "log_id": …, "start_offset": …, "next_offset": …,
+ "written_at": …, "files": [{"first_offset", "end_offset", "bytes", "sealed_at_ns", "lost"}, …],
+ "crc32": "…"}
 """
 
 from __future__ import annotations
 
-import json
 import uuid
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from isal.isal_zlib import crc32
-
 from penstock.log.inventory import LogFile, file_name
-from penstock.model.errors import Damaged, UnsupportedVersion
+from penstock.model.errors import Damaged
+from penstock.storage.documents import decode_document, encode_document
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
 NAME: Final = "log.ckpt"
+KIND: Final = "log checkpoint"
 VERSION: Final = 1
 
 
@@ -44,9 +41,7 @@ def encode_checkpoint(
 ) -> bytes:
     """The text of the file."""
     written_at = datetime.fromtimestamp(written_at_ns // 10**9, UTC)
-    document: dict[str, Any] = {
-        "penstock": "log checkpoint",
-        "version": VERSION,
+    fields: dict[str, Any] = {
         "log_id": str(log_id),
         "start_offset": files[0].first_offset if files else next_offset,
         "next_offset": next_offset,
@@ -62,20 +57,13 @@ def encode_checkpoint(
             for file in files
         ],
     }
-    document["crc32"] = _checksum(document)
-    return (json.dumps(document, indent=1) + "\n").encode()
+    return encode_document(KIND, VERSION, fields)
 
 
 def decode_checkpoint(data: bytes, folder: Path) -> Checkpoint:
     """The checkpoint; Damaged where it is anything but what was written."""
+    document = decode_document(KIND, VERSION, data)
     try:
-        document = json.loads(data)
-        found = document.pop("crc32")
-        version = document["version"]
-        if found != _checksum(document):
-            raise Damaged("the checkpoint's checksum does not match")
-        if version != VERSION:
-            raise UnsupportedVersion(f"checkpoint version {version}, this Penstock reads {VERSION}")
         files = tuple(
             LogFile(
                 folder / file_name(entry["first_offset"]),
@@ -89,10 +77,5 @@ def decode_checkpoint(data: bytes, folder: Path) -> Checkpoint:
         )
         log_id = uuid.UUID(document["log_id"])
         return Checkpoint(log_id, document["start_offset"], document["next_offset"], files)
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except (ValueError, KeyError, TypeError, AttributeError):
         raise Damaged("the checkpoint is not readable") from None
-
-
-def _checksum(document: dict[str, Any]) -> str:
-    canonical = json.dumps(document, sort_keys=True, separators=(",", ":"))
-    return f"{crc32(canonical.encode()):08x}"

@@ -22,7 +22,7 @@ from penstock.model.settings import Durability, LogSettings
 from penstock.storage.files import Files, LocalFiles
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from types import TracebackType
 
     from penstock.log.batch import CommitBatch
@@ -62,6 +62,8 @@ class Log(GroupCommit):
         self._fileset = fileset
         self._folder_lock = folder_lock
         self._cache = Cache(settings.cache_bytes)
+        self._roll_asked = False
+        self._on_commit: Callable[[int], None] | None = None
         self._sealed_before = fileset.sealed if fileset is not None else ()
 
     # --- opening and closing -------------------------------------------------------------------
@@ -77,10 +79,12 @@ class Log(GroupCommit):
         clock: Clock | None = None,
         pool: Pool | None = None,
         metrics: Metrics | None = None,
+        least_offset: int = 0,
     ) -> Log:
         """Opens or creates the log in `folder`, recovering what the last process left.
 
-        LogLocked: another process writes to it. What recovery could not read is in `lost`.
+        LogLocked: another process writes to it. What recovery could not read is in `lost`. No
+        offset below `least_offset` is given out, whatever the folder holds.
         """
         folder = Path(folder).absolute()
         files, clock = files or LocalFiles(), clock or SystemClock()
@@ -90,7 +94,8 @@ class Log(GroupCommit):
         lock = files.lock(folder / ".lock")
         try:
             found = recover(files, folder, clock)
-            log_id, next_offset = found.log_id or uuid.uuid4(), found.next_offset
+            log_id = found.log_id or uuid.uuid4()
+            next_offset = max(found.next_offset, least_offset)
             fileset = FileSet(
                 folder, log_id, found.files, next_offset, settings, files, clock, counters
             )
@@ -281,13 +286,26 @@ class Log(GroupCommit):
         """Removes the files that may go now; returns how many. Runs by itself in the background."""
         return self._fileset.keep_up() if self._fileset is not None else 0
 
+    def roll(self) -> None:
+        """Asks for a new file, so that the present one can go once it is safe elsewhere."""
+        self._roll_asked = True
+        self._ask_for_sync()
+
+    def on_commit(self, tell: Callable[[int], None] | None) -> None:
+        """Calls `tell` with the bytes of each commit that readers may now find.
+
+        It must be quick and must not raise.
+        """
+        self._on_commit = tell
+
     # --- within a turn (GroupCommit) -----------------------------------------------------------
 
     def _write(self, batch: CommitBatch) -> None:
         fileset = self._fileset
         if fileset is None:
             return
-        if self._file_is_old(fileset):
+        if self._roll_asked or self._file_is_old(fileset):
+            self._roll_asked = False
             fileset.rotate()
         if batch.messages:
             fileset.write(batch.messages, batch.size)
@@ -306,6 +324,8 @@ class Log(GroupCommit):
             self._cache.add(batch.first_offset, batch.messages, batch.size)
             if self._fileset is not None:
                 self._timers.start("cache", self.settings.cache_idle_s, self._drop_idle_cache)
+            if self._on_commit is not None:
+                self._on_commit(batch.size)
 
     def _has_unsynced(self) -> bool:
         return self._fileset is not None and self._fileset.unsynced_bytes > 0

@@ -41,8 +41,9 @@ class Pool(Protocol):
 class CommitPool:
     """The threads."""
 
-    def __init__(self, threads: int = DEFAULT_THREADS) -> None:
+    def __init__(self, threads: int = DEFAULT_THREADS, *, name: str = "penstock-commit") -> None:
         self._wanted = threads
+        self._name = name
         self.forget_threads()
 
     def forget_threads(self) -> None:
@@ -73,9 +74,11 @@ class CommitPool:
             if self._started:
                 return
             for number in range(self._wanted):
-                name = f"penstock-commit-{number}"
+                name = f"{self._name}-{number}"
                 threading.Thread(target=self._work, name=name, daemon=True).start()
-            threading.Thread(target=self._keep_time, name="penstock-timer", daemon=True).start()
+            threading.Thread(
+                target=self._keep_time, name=f"{self._name}-timer", daemon=True
+            ).start()
             self._started = True
 
     def _work(self) -> None:

@@ -52,23 +52,39 @@ class FileWriter:
         self._file = file
         self._seed = header.seed
         self._zeroed_to = zeroed_to
+        self._reserve_bytes = 0
 
     @classmethod
     def create(
-        cls, files: Files, folder: Path, log_id: uuid.UUID, first_offset: int, clock: Clock
+        cls,
+        files: Files,
+        folder: Path,
+        log_id: uuid.UUID,
+        first_offset: int,
+        clock: Clock,
+        *,
+        name: str | None = None,
+        messages: Sequence[bytes] = (),
+        reserve_bytes: int = 0,
     ) -> FileWriter:
-        """A new file, durable with its header before it gets its name; DiskFull leaves nothing."""
+        """A new file, durable with its header before it gets its name; DiskFull leaves nothing.
+
+        With `messages` it begins with them. `reserve_bytes` are always kept zeroed ahead, so that
+        some frames can still be written when the disk is full.
+        """
         header = fmt.new_header(log_id, first_offset, clock.wall_ns(), os.urandom(8))
-        path = folder / file_name(first_offset)
+        path = folder / (name or file_name(first_offset))
         scratch = path.with_name(path.name + ".tmp")
-        block = fmt.encode_header(header) + bytes(MIN_ZEROED_BYTES)
+        head = fmt.encode_header(header)
+        frames = b"".join(fmt.encode_frames(messages, first_offset, header.seed))
+        block = head + frames + bytes(max(MIN_ZEROED_BYTES, reserve_bytes))
         file: File | None = None
         try:
             file = files.create(scratch)
             file.pwrite([block], 0)
             file.sync()
             files.rename(scratch, path)
-            files.sync_folder(folder)  # so that the name survives
+            files.sync_folder(path.parent)  # so that the name survives
         except OSError as error:
             if file is not None:
                 file.close()
@@ -77,7 +93,11 @@ class FileWriter:
             if error.errno in OUT_OF_SPACE:
                 raise _disk_full() from error
             raise
-        return cls(path, file, header, len(block), clock.monotonic())
+        writer = cls(path, file, header, len(block), clock.monotonic())
+        writer.end += len(frames)
+        writer.next_offset += len(messages)
+        writer._reserve_bytes = reserve_bytes
+        return writer
 
     def write(self, messages: Sequence[bytes], size: int) -> None:
         """Writes one frame a message behind the last; `size` is that of all frames together.
@@ -138,13 +158,19 @@ class FileWriter:
     def _write_zeros(self, size: int) -> None:
         """Zeros for the commits to come, where this one leaves none."""
         position = self.end + size
-        if position <= self._zeroed_to:
+        if position + self._reserve_bytes <= self._zeroed_to:
             return
-        self._zeroed_to = position
+        start = max(position, self._zeroed_to)
+        self._zeroed_to = start
         if size < ZEROED_COMMIT_BYTES:
-            ahead = min(max(position, MIN_ZEROED_BYTES), MAX_ZEROED_BYTES) - position % 4096
-            self._file.pwrite([_ZEROS[:ahead]], position)
-            self._zeroed_to = position + ahead
+            ahead = min(max(start, MIN_ZEROED_BYTES), MAX_ZEROED_BYTES) - start % 4096
+            try:
+                self._file.pwrite([_ZEROS[:ahead]], start)
+            except OSError as error:
+                if error.errno not in OUT_OF_SPACE:
+                    raise
+            else:  # a full disk has no room for zeros, but the frames are written
+                self._zeroed_to = start + ahead
 
     def _undo_if_disk_full(self, error: OSError) -> None:
         """Cuts off what was half written and raises DiskFull, if that is what went wrong."""

@@ -13,6 +13,26 @@
 | `penstock_log_disk_full_total` | counter | topic | commits refused for want of space |
 | `penstock_log_poisoned_total` | counter | topic | logs stopped by a failed write or fsync |
 | `penstock_log_checkpoint_failures_total` | counter | topic | checkpoints not written |
+| `penstock_store_sealed_segments_total` | counter | topic | segments sealed |
+| `penstock_store_sealed_bytes_total` | counter | topic | bytes of segments sealed |
+| `penstock_store_seal_seconds` | histogram | | time to write and sync one segment |
+| `penstock_store_seal_failures_total` | counter | topic | seals that failed and were tried again |
+| `penstock_store_set_aside_total` | counter | topic | messages that could not be decoded |
+| `penstock_store_evictions_total` | counter | topic, reason | segments removed |
+| `penstock_store_dropped_segments_total` | counter | topic | segments removed before all had them |
+| `penstock_store_throttled_total` | counter | topic | times that an append found no room |
+| `penstock_store_size_emergencies_total` | counter | topic | looks that found no room left |
+| `penstock_store_bytes` | gauge | topic | bytes of log and segments |
+| `penstock_store_budget_ratio` | gauge | topic | the same, as a part of what it may use |
+| `penstock_store_open_bytes` | gauge | topic | bytes of the open segment, in memory |
+| `penstock_store_segments` | gauge | topic | sealed segments on disk |
+| `penstock_ack_log_events` | gauge | topic | events that a restart would replay |
+| `penstock_ack_log_bytes` | gauge | topic | bytes of ack.log |
+| `penstock_subscriber_bundles_total` | counter | topic, subscriber, outcome | bundles answered |
+| `penstock_subscriber_in_flight` | gauge | topic, subscriber | bundles handed out |
+| `penstock_subscriber_lag_segments` | gauge | topic, subscriber | segments from its mark on |
+| `penstock_subscriber_gap_set_size` | gauge | topic, subscriber | bundles settled beyond its mark |
+| `penstock_subscriber_oldest_unacked_seconds` | gauge | topic, subscriber | age of the oldest |
 """
 
 from __future__ import annotations
@@ -48,4 +68,53 @@ LOG_COUNTERS: Final[Mapping[str, str]] = {
 }
 LOG_HISTOGRAMS: Final[Mapping[str, str]] = {
     LOG_COMMIT_SECONDS: "time to write and sync one group commit",
+}
+
+STORE_SEALED_SEGMENTS: Final = "penstock_store_sealed_segments_total"
+STORE_SEALED_BYTES: Final = "penstock_store_sealed_bytes_total"
+STORE_SEAL_SECONDS: Final = "penstock_store_seal_seconds"
+STORE_SEAL_FAILURES: Final = "penstock_store_seal_failures_total"
+STORE_SET_ASIDE: Final = "penstock_store_set_aside_total"
+STORE_EVICTIONS: Final = "penstock_store_evictions_total"
+STORE_DROPPED_SEGMENTS: Final = "penstock_store_dropped_segments_total"
+STORE_THROTTLED: Final = "penstock_store_throttled_total"
+STORE_SIZE_EMERGENCIES: Final = "penstock_store_size_emergencies_total"
+STORE_BYTES: Final = "penstock_store_bytes"
+STORE_BUDGET_RATIO: Final = "penstock_store_budget_ratio"
+STORE_OPEN_BYTES: Final = "penstock_store_open_bytes"
+STORE_SEGMENTS: Final = "penstock_store_segments"
+ACK_LOG_EVENTS: Final = "penstock_ack_log_events"
+ACK_LOG_BYTES: Final = "penstock_ack_log_bytes"
+SUBSCRIBER_BUNDLES: Final = "penstock_subscriber_bundles_total"
+SUBSCRIBER_IN_FLIGHT: Final = "penstock_subscriber_in_flight"
+SUBSCRIBER_LAG_SEGMENTS: Final = "penstock_subscriber_lag_segments"
+SUBSCRIBER_GAP_SET_SIZE: Final = "penstock_subscriber_gap_set_size"
+SUBSCRIBER_OLDEST_UNACKED_SECONDS: Final = "penstock_subscriber_oldest_unacked_seconds"
+
+STORE_COUNTERS: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
+    STORE_SEALED_SEGMENTS: ("segments sealed", ()),
+    STORE_SEALED_BYTES: ("bytes of segments sealed", ()),
+    STORE_SEAL_FAILURES: ("seals that failed and were tried again", ()),
+    STORE_SET_ASIDE: ("messages that could not be decoded", ()),
+    STORE_EVICTIONS: ("segments removed", ("reason",)),
+    STORE_DROPPED_SEGMENTS: ("segments removed before all had them", ()),
+    STORE_THROTTLED: ("times that an append found no room", ()),
+    STORE_SIZE_EMERGENCIES: ("looks that found no room left", ()),
+    SUBSCRIBER_BUNDLES: ("bundles answered", ("subscriber", "outcome")),
+}
+"""Meaning, and labels beside `topic`."""
+STORE_GAUGES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
+    STORE_BYTES: ("bytes of log and segments", ()),
+    STORE_BUDGET_RATIO: ("bytes of log and segments, as a part of what it may use", ()),
+    STORE_OPEN_BYTES: ("bytes of the open segment, in memory", ()),
+    STORE_SEGMENTS: ("sealed segments on disk", ()),
+    ACK_LOG_EVENTS: ("events that a restart would replay", ()),
+    ACK_LOG_BYTES: ("bytes of ack.log", ()),
+    SUBSCRIBER_IN_FLIGHT: ("bundles handed out", ("subscriber",)),
+    SUBSCRIBER_LAG_SEGMENTS: ("segments from its mark on", ("subscriber",)),
+    SUBSCRIBER_GAP_SET_SIZE: ("bundles settled beyond its mark", ("subscriber",)),
+    SUBSCRIBER_OLDEST_UNACKED_SECONDS: ("age of the oldest bundle it lacks", ("subscriber",)),
+}
+STORE_HISTOGRAMS: Final[Mapping[str, str]] = {
+    STORE_SEAL_SECONDS: "time to write and sync one segment",
 }

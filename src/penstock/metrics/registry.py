@@ -9,28 +9,42 @@ from __future__ import annotations
 import threading
 from bisect import bisect_left
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from penstock.metrics import names
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from prometheus_client.core import Metric
 
 COMMIT_BUCKETS_S = (0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1, 5)
 
 
+class Histogram:
+    """How often something took how long."""
+
+    __slots__ = ("buckets", "seconds")
+
+    def __init__(self) -> None:
+        self.buckets = [0] * (len(COMMIT_BUCKETS_S) + 1)
+        self.seconds = 0.0
+
+    def observe(self, seconds: float) -> None:
+        """Counts one."""
+        self.buckets[bisect_left(COMMIT_BUCKETS_S, seconds)] += 1
+        self.seconds += seconds
+
+
 class LogMetrics:
     """What one log counts. Each name is counted by one thread at a time; anyone may read."""
 
-    __slots__ = ("commit_buckets", "commit_seconds", "counts", "topic")
+    __slots__ = ("commits", "counts", "topic")
 
     def __init__(self, topic: str) -> None:
         self.topic = topic
         self.counts = dict.fromkeys(names.LOG_COUNTERS, 0)
-        self.commit_buckets = [0] * (len(COMMIT_BUCKETS_S) + 1)
-        self.commit_seconds = 0.0
+        self.commits = Histogram()
 
     def count(self, name: str, amount: int = 1) -> None:
         """Adds to the counter `name`."""
@@ -42,8 +56,33 @@ class LogMetrics:
         counts[names.LOG_COMMITS] += 1
         counts[names.LOG_MESSAGES] += messages
         counts[names.LOG_BYTES] += size
-        self.commit_buckets[bisect_left(COMMIT_BUCKETS_S, seconds)] += 1
-        self.commit_seconds += seconds
+        self.commits.observe(seconds)
+
+
+Labels: TypeAlias = tuple[str, ...]
+Gauges: TypeAlias = "Callable[[], Iterable[tuple[str, Labels, float]]]"
+
+
+class StoreMetrics:
+    """What one store counts, and whom to ask for what it knows anyway."""
+
+    def __init__(self, topic: str) -> None:
+        self.topic = topic
+        self.counts: dict[tuple[str, Labels], int] = {}
+        self.seals = Histogram()
+        self.gauges: Gauges | None = None
+
+    def count(self, name: str, amount: int = 1, labels: Labels = ()) -> None:
+        """Adds to the counter `name` with these labels beside the topic."""
+        key = (name, labels)
+        self.counts[key] = self.counts.get(key, 0) + amount
+
+    def value(self, name: str, labels: Labels = ()) -> float:
+        """The present value of a counter or a gauge."""
+        if (name, labels) in self.counts:
+            return self.counts[name, labels]
+        gauges = self.gauges() if self.gauges is not None else ()
+        return next((v for n, found, v in gauges if (n, found) == (name, labels)), 0)
 
 
 class Metrics:
@@ -52,11 +91,17 @@ class Metrics:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._logs: dict[str, LogMetrics] = {}
+        self._stores: dict[str, StoreMetrics] = {}
 
     def for_log(self, topic: str) -> LogMetrics:
         """The part that one log counts in; a log that is opened again counts on."""
         with self._lock:
             return self._logs.setdefault(topic, LogMetrics(topic))
+
+    def for_store(self, topic: str) -> StoreMetrics:
+        """The part that one store counts in; a store that is opened again counts on."""
+        with self._lock:
+            return self._stores.setdefault(topic, StoreMetrics(topic))
 
     def value(self, name: str, topic: str) -> int:
         """The present value of one counter."""
@@ -65,26 +110,11 @@ class Metrics:
 
     def collect(self) -> Iterator[Metric]:
         """What `prometheus_client` asks a collector for."""
-        from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily
-
         with self._lock:
             logs = sorted(self._logs.values(), key=lambda log: log.topic)
-        for name, text in names.LOG_COUNTERS.items():
-            family = CounterMetricFamily(name.removesuffix("_total"), text, labels=["topic"])
-            for log in logs:
-                family.add_metric([log.topic], log.counts[name])
-            yield family
-        histogram = HistogramMetricFamily(
-            names.LOG_COMMIT_SECONDS, names.LOG_HISTOGRAMS[names.LOG_COMMIT_SECONDS]
-        )
-        totals = [sum(column) for column in zip(*(log.commit_buckets for log in logs), strict=True)]
-        running, buckets = 0, list[tuple[str, float]]()
-        bounds = [*map(str, COMMIT_BUCKETS_S), "+Inf"]
-        for bound, count in zip(bounds, totals or [0] * len(bounds), strict=True):
-            running += count
-            buckets.append((bound, running))
-        histogram.add_metric([], buckets, sum(log.commit_seconds for log in logs))
-        yield histogram
+            stores = sorted(self._stores.values(), key=lambda store: store.topic)
+        yield from _of_logs(logs)
+        yield from _of_stores(stores)
 
     def exposition(self) -> bytes:
         """All metrics in Prometheus's text format."""
@@ -93,6 +123,54 @@ class Metrics:
         registry = CollectorRegistry(auto_describe=False)
         registry.register(self)
         return generate_latest(registry)
+
+
+def _of_logs(logs: list[LogMetrics]) -> Iterator[Metric]:
+    from prometheus_client.core import CounterMetricFamily
+
+    for name, text in names.LOG_COUNTERS.items():
+        family = CounterMetricFamily(name.removesuffix("_total"), text, labels=["topic"])
+        for log in logs:
+            family.add_metric([log.topic], log.counts[name])
+        yield family
+    name = names.LOG_COMMIT_SECONDS
+    yield _histogram(name, names.LOG_HISTOGRAMS[name], [log.commits for log in logs])
+
+
+def _of_stores(stores: list[StoreMetrics]) -> Iterator[Metric]:
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+    found: dict[str, list[tuple[list[str], float]]] = {}
+    for store in stores:
+        counted = [(name, labels, value) for (name, labels), value in list(store.counts.items())]
+        gauges = store.gauges() if store.gauges is not None else ()
+        for name, labels, value in [*counted, *gauges]:
+            found.setdefault(name, []).append(([store.topic, *labels], value))
+    for table, kind in (
+        (names.STORE_COUNTERS, CounterMetricFamily),
+        (names.STORE_GAUGES, GaugeMetricFamily),
+    ):
+        for name, (text, labels) in table.items():
+            family = kind(name.removesuffix("_total"), text, labels=["topic", *labels])
+            for values, number in found.get(name, ()):
+                family.add_metric(values, number)
+            yield family
+    name = names.STORE_SEAL_SECONDS
+    yield _histogram(name, names.STORE_HISTOGRAMS[name], [store.seals for store in stores])
+
+
+def _histogram(name: str, text: str, parts: list[Histogram]) -> Metric:
+    from prometheus_client.core import HistogramMetricFamily
+
+    family = HistogramMetricFamily(name, text)
+    bounds = [*map(str, COMMIT_BUCKETS_S), "+Inf"]
+    totals = [sum(column) for column in zip(*(part.buckets for part in parts), strict=True)]
+    running, buckets = 0, list[tuple[str, float]]()
+    for bound, count in zip(bounds, totals or [0] * len(bounds), strict=True):
+        running += count
+        buckets.append((bound, running))
+    family.add_metric([], buckets, sum(part.seconds for part in parts))
+    return family
 
 
 @cache

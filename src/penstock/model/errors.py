@@ -4,14 +4,20 @@
     ├── InvalidArgument          the call can never succeed as it is
     │   ├── InvalidTopic
     │   ├── InvalidSetting
-    │   └── MessageTooLarge
+    │   ├── InvalidBundle
+    │   ├── MessageTooLarge
+    │   └── SubscriberUnknown
     ├── Retryable                nothing was stored; the same call may succeed later
     │   ├── QueueFull
-    │   └── DiskFull
+    │   ├── DiskFull
+    │   └── StoreFull
     ├── LogUnavailable           this log object takes no more messages
     │   ├── LogClosed
     │   ├── LogPoisoned
     │   └── LogLocked
+    ├── StoreUnavailable         this store object takes and delivers no more
+    │   ├── StoreClosed
+    │   └── StoreStopped
     ├── OffsetUnavailable        a reader asked for what is not there
     └── FormatError              bytes on disk are not what they should be
         ├── Damaged
@@ -39,6 +45,14 @@ class InvalidSetting(InvalidArgument):
     """A setting outside its range, or one that contradicts another."""
 
 
+class InvalidBundle(InvalidArgument):
+    """A bundle that no segment can hold: a slot out of range, two columns of one name, …."""
+
+
+class SubscriberUnknown(InvalidArgument):
+    """No subscriber of that name is registered, or it is not active; register or activate it."""
+
+
 class MessageTooLarge(InvalidArgument):
     """A message over `LogSettings.max_message_bytes`; split it."""
 
@@ -57,6 +71,10 @@ class QueueFull(Retryable):
 
 class DiskFull(Retryable):
     """No space left for the message. The log goes on by itself when there is space again."""
+
+
+class StoreFull(Retryable):
+    """The disk budget is used up; it frees itself as subscribers acknowledge."""
 
 
 class LogUnavailable(PenstockError):
@@ -81,6 +99,21 @@ class LogLocked(LogUnavailable):
     def __init__(self, message: str, *, pid: int | None = None) -> None:
         super().__init__(message)
         self.pid = pid
+
+
+class StoreUnavailable(PenstockError):
+    """The store object takes and delivers nothing more; `Store.open` a new one."""
+
+
+class StoreClosed(StoreUnavailable):
+    """The store was closed by its owner."""
+
+
+class StoreStopped(StoreUnavailable):
+    """Sealing or the acknowledgement log failed for good; nothing acknowledged was lost.
+
+    Close it and open it again: what is not in a segment is replayed from the log.
+    """
 
 
 class OffsetUnavailable(PenstockError):

@@ -33,6 +33,11 @@ class Partition:
         """Where the log's files are."""
         return self.folder / "log"
 
+    @property
+    def segments_folder(self) -> Path:
+        """Where the sealed segments are."""
+        return self.folder / "segments"
+
 
 class DataDirectory:
     """The root of everything that one Penstock keeps on local disk."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import mmap
 import os
 import stat
 import sys
@@ -69,6 +70,14 @@ class Files(Protocol):
 
     def create(self, path: Path) -> File:
         """A new file, for reading and writing; what stood there before is gone."""
+        ...
+
+    def map(self, path: Path) -> memoryview:
+        """A finished file as memory, read when it is touched; outlives the file's removal."""
+        ...
+
+    def protect(self, path: Path) -> None:
+        """Makes a finished file read-only; it can still be renamed and removed."""
         ...
 
     def rename(self, source: Path, target: Path) -> None:
@@ -145,6 +154,20 @@ class LocalFiles:
         """A new file, for reading and writing."""
         flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | _BINARY
         return _local_file(os.open(path, flags, 0o644))
+
+    def map(self, path: Path) -> memoryview:
+        """A finished file as memory. An empty file is empty memory, which cannot be mapped."""
+        handle = os.open(path, os.O_RDONLY | _BINARY)
+        try:
+            if os.fstat(handle).st_size == 0:
+                return memoryview(b"")
+            return memoryview(mmap.mmap(handle, 0, access=mmap.ACCESS_READ))
+        finally:
+            os.close(handle)
+
+    def protect(self, path: Path) -> None:
+        """Takes everyone's permission to write."""
+        path.chmod(0o444)
 
     def rename(self, source: Path, target: Path) -> None:
         """Atomic on one file system."""
