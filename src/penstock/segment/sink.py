@@ -1,0 +1,113 @@
+"""Takes the bytes of streams from Arrow, checksums them part by part and writes them in runs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+from isal.isal_zlib import crc32
+
+from penstock.segment import format as fmt
+from penstock.segment.ipc import prelude_length
+from penstock.segment.tables import Part
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from penstock.storage.files import Buffer, File
+
+RUN_BYTES: Final = 4 * 1024 * 1024
+"""Written at once when this much waits."""
+_SMALL_WRITES_BYTES: Final = 8 * 1024
+
+
+class Sink:
+    """The end of a file that is being written. Holds no more than a run and one chunk."""
+
+    def __init__(self, file: File) -> None:
+        self._file = file
+        self._written = 0
+        self._waiting: list[Buffer] = []
+        self._part: list[Buffer] = []
+        self.position = 0
+
+    def put(self, data: bytes) -> None:
+        """Bytes that belong to no stream."""
+        self._waiting.append(data)
+        self.position += len(data)
+
+    def align(self) -> None:
+        """Zeros up to where a stream may begin."""
+        self.put(bytes(fmt.aligned(self.position) - self.position))
+
+    def put_stream(
+        self, schema: pa.Schema, batches: Iterable[pa.RecordBatch], compression: str | None
+    ) -> list[Part]:
+        """An Arrow IPC file of the batches, at least one; returns its parts."""
+        start = self.position
+        parts: list[Part] = []
+        # Small writes are joined before they cross into Python; large buffers pass uncopied.
+        out = pa.BufferedOutputStream(pa.PythonFile(_Inlet(self._part), "w"), _SMALL_WRITES_BYTES)
+        options = pa.ipc.IpcWriteOptions(compression=compression)
+        writer = pa.ipc.new_file(out, schema, options=options)
+        for batch in batches:
+            writer.write_batch(batch)
+            out.flush()
+            if not parts:
+                parts.append(self._end_part(start, prelude_length(self._part)))
+            parts.append(self._end_part(start))
+        writer.close()
+        out.flush()
+        parts.append(self._end_part(start))
+        return parts
+
+    def _end_part(self, start: int, length: int | None = None) -> Part:
+        """Closes a part: the whole of what has come since the last one, or its first bytes."""
+        pieces, self._part[:] = _split(self._part, length)
+        crc = 0
+        for piece in pieces:
+            crc = crc32(piece, crc)
+            self.position += len(piece)
+        self._waiting += pieces
+        if self.position - self._written >= RUN_BYTES:
+            self.flush()
+        return Part(self.position - start, crc)
+
+    def flush(self) -> None:
+        """Writes what waits."""
+        self._file.pwrite(self._waiting, self._written)
+        self._waiting = []
+        self._written = self.position
+
+
+def _split(pieces: list[Buffer], length: int | None) -> tuple[list[Buffer], list[Buffer]]:
+    """The first `length` bytes, or all; and the rest."""
+    if length is None:
+        return pieces.copy(), []
+    first: list[Buffer] = []
+    for number, piece in enumerate(pieces):
+        if len(piece) > length:
+            view = memoryview(piece)
+            return [*first, view[:length]], [view[length:], *pieces[number + 1 :]]
+        first.append(piece)
+        length -= len(piece)
+    return first, []
+
+
+class _Inlet:
+    """The file that Arrow sees: it only takes."""
+
+    closed = False
+
+    def __init__(self, pieces: list[Buffer]) -> None:
+        self._pieces = pieces
+
+    def write(self, piece: bytes | pa.Buffer) -> int:
+        self._pieces.append(memoryview(piece))
+        return len(piece)
+
+    def flush(self) -> None:
+        """Nothing waits here."""
+
+    def close(self) -> None:
+        """Nothing to give back."""

@@ -1,0 +1,191 @@
+"""Seals an open segment: writes it to a file that never changes again."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from isal.isal_zlib import crc32
+
+from penstock.model.settings import Compression
+from penstock.segment import format as fmt
+from penstock.segment import tables
+from penstock.segment.event_times import event_times_ns
+from penstock.segment.inventory import SegmentInfo, info_of, segment_name
+from penstock.segment.schemas import omitted_columns, representative
+from penstock.segment.sink import Sink
+from penstock.segment.unification import Unification
+
+if TYPE_CHECKING:
+    import uuid
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    import pyarrow as pa
+
+    from penstock.model.settings import SegmentSettings
+    from penstock.model.slots import SlotTable
+    from penstock.segment.open_segment import OpenSegment, OpenStream
+    from penstock.storage.files import Files
+
+
+def write_segment(
+    files: Files,
+    folder: Path,
+    segment_seq: int,
+    store_id: uuid.UUID,
+    open_segment: OpenSegment,
+    *,
+    sealed_at_ns: int,
+    settings: SegmentSettings,
+    slots: SlotTable,
+) -> SegmentInfo:
+    """Writes the segment; when this returns it is durable under its name.
+
+    An error leaves no file of that name, and the same call may be made again. A segment that
+    stands there already is replaced.
+    """
+    path = folder / segment_name(segment_seq)
+    scratch = path.with_name(path.name + ".tmp")
+    _remove(files, scratch)  # one that a crash left is read-only
+    standing = scratch
+    try:
+        header = fmt.Header(store_id, segment_seq, sealed_at_ns)
+        trailer, size = _write_file(files, scratch, header, open_segment, settings, slots)
+        files.protect(scratch)
+        files.rename(scratch, path)
+        standing = path
+        files.sync_folder(folder)  # so that the rename survives
+    except BaseException:
+        with contextlib.suppress(OSError):
+            _remove(files, standing)
+        raise
+    return info_of(trailer, size)
+
+
+def _remove(files: Files, path: Path) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        files.remove(path)
+
+
+def _write_file(
+    files: Files,
+    path: Path,
+    header: fmt.Header,
+    open_segment: OpenSegment,
+    settings: SegmentSettings,
+    slots: SlotTable,
+) -> tuple[fmt.Trailer, int]:
+    file = files.create(path)
+    try:
+        sink = Sink(file)
+        sink.put(fmt.encode_header(header))
+        written = [_put_stream(sink, stream, settings) for stream in open_segment.streams]
+        trailer = _put_end(sink, header, open_segment, written, slots)
+        sink.flush()
+        file.sync()
+    finally:
+        file.close()
+    return trailer, sink.position
+
+
+@dataclass(frozen=True, slots=True)
+class _Written:
+    """A stream that is in the file."""
+
+    stream: OpenStream
+    schema: pa.Schema
+    position: int
+    parts: list[tables.Part]
+
+
+def _put_stream(sink: Sink, stream: OpenStream, settings: SegmentSettings) -> _Written:
+    unified = Unification(stream.schema, stream.batches, settings.dictionary_values)
+    packing = settings.compression
+    compression = None if packing is Compression.NONE else packing.value
+    sink.align()
+    position = sink.position
+    return _Written(
+        stream, unified.schema, position, sink.put_stream(unified.schema, unified, compression)
+    )
+
+
+def _put_end(
+    sink: Sink,
+    header: fmt.Header,
+    open_segment: OpenSegment,
+    written: list[_Written],
+    slots: SlotTable,
+) -> fmt.Trailer:
+    """Footer and trailer."""
+    schemas = _representatives(written)
+    manifest = open_segment.manifest
+    parts = [part for stream in written for part in stream.parts]
+    footer = tables.encode_footer(
+        _directory(written, schemas, slots),
+        parts,
+        manifest,
+        [(slot, schema.serialize().to_pybytes()) for slot, schema in sorted(schemas.items())],
+    )
+    sink.align()
+    trailer = fmt.Trailer(
+        footer_position=sink.position,
+        footer_length=len(footer),
+        footer_crc=crc32(footer),
+        streams=len(written),
+        parts=len(parts),
+        bundles=len(manifest),
+        refs=sum(len(entry.refs) for entry in manifest),
+        schemas=len(schemas),
+        segment_seq=header.segment_seq,
+        store_id=header.store_id,
+        first_offset=open_segment.first_offset,
+        end_offset=open_segment.end_offset,
+        items=sum(entry.items for entry in manifest),
+        first_ingested_at_ns=min((entry.ingested_at_ns for entry in manifest), default=0),
+        last_ingested_at_ns=max((entry.ingested_at_ns for entry in manifest), default=0),
+        sealed_at_ns=header.sealed_at_ns,
+    )
+    sink.put(footer)
+    sink.put(fmt.encode_trailer(trailer))
+    return trailer
+
+
+def _representatives(written: list[_Written]) -> dict[int, pa.Schema]:
+    """The representative schema of each slot."""
+    of_slot: dict[int, list[pa.Schema]] = {}
+    for stream in written:
+        of_slot.setdefault(stream.stream.slot, []).append(stream.schema)
+    return {slot: representative(schemas) for slot, schemas in of_slot.items()}
+
+
+def _directory(
+    written: list[_Written], schemas: Mapping[int, pa.Schema], slots: SlotTable
+) -> list[tables.StreamEntry]:
+    entries: list[tables.StreamEntry] = []
+    first_part = 0
+    for one in written:
+        entries.append(_entry(len(entries), one, first_part, schemas[one.stream.slot], slots))
+        first_part += len(one.parts)
+    return entries
+
+
+def _entry(
+    number: int, written: _Written, first_part: int, union: pa.Schema, slots: SlotTable
+) -> tables.StreamEntry:
+    stream, parts = written.stream, written.parts
+    return tables.StreamEntry(
+        id=number,
+        slot=stream.slot,
+        fingerprint=stream.fingerprint,
+        position=written.position,
+        length=parts[-1].end,
+        rows=sum(batch.num_rows for batch in stream.batches),
+        chunks=len(stream.batches),
+        crc=tables.joined_crc(parts),
+        first_part=first_part,
+        columns=len(union),
+        omitted=omitted_columns(written.schema, union),
+        event_times_ns=event_times_ns(stream.batches, slots.event_times.get(stream.slot)),
+    )
