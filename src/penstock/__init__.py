@@ -6,11 +6,17 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from penstock.log import Log as Log
+    from penstock.model.bundle import Bundle as Bundle
+    from penstock.store import Store as Store
 
 __version__ = "0.1.0"
-__all__ = ["Log", "__version__"]
+__all__ = ["Bundle", "Log", "Store", "__version__"]
 
-_HOMES = {"Log": "penstock.log"}
+_HOMES = {
+    "Bundle": "penstock.model.bundle",
+    "Log": "penstock.log",
+    "Store": "penstock.store",
+}
 
 
 def __getattr__(name: str) -> object:

@@ -1,0 +1,284 @@
+"""From the log into segments: reads what is durable, decodes it, gathers it and seals it.
+
+The log is the only way in. What is appended now and what a restart replays take the same path, in
+the order of offsets, and nothing can be in a segment that is not durable in the log. Appends never
+wait here: while a seal takes its time, the log simply grows.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final
+
+from penstock.log.commit import Commit
+from penstock.log.pool import Timers
+from penstock.metrics import names
+from penstock.model.errors import DiskFull, LogUnavailable, StoreStopped
+from penstock.model.settings import Durability
+from penstock.segment import OpenSegment, write_segment
+from penstock.storage.files import OUT_OF_SPACE, write_atomically
+from penstock.store.format import Sealed
+from penstock.store.jobs import Job
+
+if TYPE_CHECKING:
+    import uuid
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from penstock.log import Log
+    from penstock.log.pool import Pool
+    from penstock.metrics import StoreMetrics
+    from penstock.model.clock import Clock
+    from penstock.model.settings import StoreSettings
+    from penstock.model.slots import SlotTable
+    from penstock.store.decoding import Decoded, Decoder
+    from penstock.store.journal import Journal
+    from penstock.store.memory import MemoryBound
+    from penstock.store.segments import SegmentFolder
+
+_LOG = logging.getLogger(__name__)
+GATHER_S: Final = 0.01
+GATHER_BYTES: Final = 1024 * 1024
+"""New messages wait to be decoded together, until it is so much or so long."""
+RETRY_S: Final = 1.0
+ASIDE_SUFFIX: Final = ".msg"
+
+
+class Filling:
+    """Owns the open segment. Its job runs on one thread at a time."""
+
+    def __init__(
+        self,
+        log: Log,
+        journal: Journal,
+        segments: SegmentFolder,
+        *,
+        store_id: uuid.UUID,
+        decoder: Decoder,
+        slots: SlotTable,
+        settings: StoreSettings,
+        aside_folder: Path,
+        clock: Clock,
+        pool: Pool,
+        memory: MemoryBound,
+        metrics: StoreMetrics,
+        on_sealed: Callable[[], None],
+        on_failed: Callable[[StoreStopped], None],
+    ) -> None:
+        self._log = log
+        self._journal = journal
+        self._segments = segments
+        self._store_id = store_id
+        self._decoder = decoder
+        self._slots = slots
+        self._settings = settings
+        self._aside_folder = aside_folder
+        self._clock = clock
+        self._memory = memory
+        self._metrics = metrics
+        self._on_sealed = on_sealed
+        self._on_failed = on_failed
+        self.open = OpenSegment(settings.segment, slots)
+        self.sealed_through = max(journal.state.sealed_offset, log.start_offset)
+        """Every message below it is in a segment, set aside, or reported as lost."""
+        self._reader = log.read(self.sealed_through)
+        self._stream: Iterator[Decoded] | None = None
+        self._waiting: Decoded | None = None  # does not fit into the open segment
+        self._seal_due = False
+        self._seal_failures = 0
+        self._opened_at = 0.0
+        self._unread_bytes = 0
+        self._wanted_through = 0
+        self._pressed = False  # seal at the next chance
+        self._resting = False  # a seal failed; its next try is not due yet
+        self._failed = False
+        self.changed = Commit()
+        self._job = Job(pool, self._run)
+        self._timers = Timers(pool)
+
+    def start(self) -> None:
+        """Begins with what the log holds, and goes on with what comes."""
+        self._log.set_floor(self.sealed_through)
+        self._log.on_commit(self._hear)
+        self._job.ask()
+
+    def seal_through(self, offset: int) -> Commit:
+        """Asks for everything below `offset` to be sealed; the commit says when to look again."""
+        changed = self.changed
+        self._wanted_through = max(self._wanted_through, offset)
+        self._job.ask()
+        return changed
+
+    def seal_soon(self) -> None:
+        """Seals what is open, whatever its size: memory or disk is short."""
+        self._pressed = True
+        self._job.ask()
+
+    def stop(self) -> None:
+        """Ends the job; what is open stays in the log."""
+        self._log.on_commit(None)
+        self._job.stop()
+        self._memory.hold(self, 0)
+        self._wake()
+
+    # --- the job -------------------------------------------------------------------------------
+
+    def _hear(self, size: int) -> None:
+        self._unread_bytes += size
+        if self._unread_bytes < GATHER_BYTES:
+            self._timers.start("gather", GATHER_S, self._job.ask)
+        else:
+            self._job.ask()
+
+    def _run(self) -> None:
+        # Invariant: nothing is read on after a failure; it would be sealed without what failed.
+        if self._failed or self._resting:
+            return
+        try:
+            self._fill()
+        except Exception as error:  # noqa: BLE001 - whatever it was, the store must not go on
+            self._failed = True
+            why = str(error) or type(error).__name__
+            stopped = StoreStopped(f"the store stopped: {why}; open it again")
+            stopped.__cause__ = error
+            self._on_failed(stopped)
+        self._wake()
+
+    def _fill(self) -> None:
+        """Fills and seals until the log has no more, or a seal has to be tried again later."""
+        self._unread_bytes = 0
+        while not self._seal_due or self._seal():
+            decoded = self._waiting or self._next()
+            if decoded is None:
+                if self._is_time():
+                    self._seal_due = True
+                    continue
+                break
+            assert decoded.bundle is not None
+            if self.open.accepts(decoded.bundle):
+                self._waiting = None
+                self._add(decoded)
+            else:
+                self._waiting = decoded
+                self._seal_due = True
+
+    def _add(self, decoded: Decoded) -> None:
+        assert decoded.bundle is not None
+        if not self.open.bundles:
+            self._opened_at = self._clock.monotonic()
+            self._timers.start("age", self._settings.segment.max_open_s, self._job.ask)
+        self.open.add(
+            decoded.bundle,
+            first_offset=decoded.first_offset,
+            messages=decoded.messages,
+            ingested_at_ns=self._clock.wall_ns(),
+        )
+        self._memory.hold(self, self.open.nbytes)
+        self._seal_due = self._pressed or self.open.is_full()
+
+    def _is_time(self) -> bool:
+        """At the end of the log: whether what is open is to be sealed now."""
+        if not self.open.bundles:
+            self._pressed = False
+            self._sealed_up_to(self._reader.position)
+            return False
+        left = self._opened_at + self._settings.segment.max_open_s - self._clock.monotonic()
+        wanted = self._pressed or self._wanted_through > self.sealed_through
+        if left > 0 and not wanted:
+            self._timers.start("age", left, self._job.ask)
+            return False
+        return True
+
+    # --- reading -------------------------------------------------------------------------------
+
+    def _next(self) -> Decoded | None:
+        """The next bundle; None when everything that is durable was read."""
+        if self._stream is None:
+            self._stream = self._read()
+        decoded = next(self._stream, None)
+        if decoded is None:
+            self._stream = None
+        return decoded
+
+    def _read(self) -> Iterator[Decoded]:
+        while (batch := self._reader.read_batch()) is not None:
+            for decoded in self._decoder.decode(*batch):
+                if decoded.bundle is not None:
+                    yield decoded
+                    continue
+                start = decoded.first_offset - batch.first_offset
+                for number in range(decoded.messages):
+                    message = batch.messages[start + number]
+                    self._set_aside(decoded.first_offset + number, message, decoded.problem)
+
+    def _set_aside(self, offset: int, message: bytes, problem: str) -> None:
+        """Keeps a message that cannot be decoded, and goes on."""
+        files = self._segments.files
+        files.make_folder(self._aside_folder)
+        path = self._aside_folder / f"{offset:020d}{ASIDE_SUFFIX}"
+        write_atomically(files, path, message)
+        self._metrics.count(names.STORE_SET_ASIDE)
+        _LOG.error("message %d cannot be decoded and is kept in %s: %s", offset, path, problem)
+
+    # --- sealing -------------------------------------------------------------------------------
+
+    def _seal(self) -> bool:
+        """Seals what is open; False when that is to be tried again later."""
+        if not self.open.bundles:
+            self._seal_due = False
+            return True
+        started = self._clock.monotonic()
+        try:
+            if self._settings.log.durability is not Durability.SYNC:
+                self._log.flush()  # the log must never end before its segments do
+            info = write_segment(
+                self._segments.files,
+                self._segments.folder,
+                self._journal.state.next_seq,
+                self._store_id,
+                self.open,
+                sealed_at_ns=self._clock.wall_ns(),
+                settings=self._settings.segment,
+                slots=self._slots,
+            )
+        except (OSError, DiskFull, LogUnavailable) as error:
+            self._put_off(error)
+            return False
+        with self._journal.lock:
+            self._journal.record(Sealed(info))
+            sealed, self.open = self.open, OpenSegment(self._settings.segment, self._slots)
+        del sealed  # not under the lock: it takes a while
+        self._metrics.count(names.STORE_SEALED_SEGMENTS)
+        self._metrics.count(names.STORE_SEALED_BYTES, info.size)
+        self._metrics.seals.observe(self._clock.monotonic() - started)
+        self._memory.hold(self, 0)
+        self._seal_due, self._pressed, self._seal_failures = False, False, 0
+        self._sealed_up_to(info.end_offset)
+        self._on_sealed()
+        self._wake()
+        return True
+
+    def _sealed_up_to(self, offset: int) -> None:
+        if offset > self.sealed_through:
+            self.sealed_through = offset
+            self._log.set_floor(offset)
+
+    def _put_off(self, error: OSError | DiskFull | LogUnavailable) -> None:
+        """Tries again later; too many failures stop the store. Nothing is skipped."""
+        self._metrics.count(names.STORE_SEAL_FAILURES)
+        full = isinstance(error, OSError) and error.errno in OUT_OF_SPACE
+        if not full and not isinstance(error, DiskFull):
+            self._seal_failures += 1
+            if self._seal_failures > self._settings.seal_retries:
+                raise error
+        _LOG.warning("a segment could not be sealed and is tried again: %s", error)
+        self._resting = True
+        self._timers.start("retry", RETRY_S, self._try_again)
+
+    def _try_again(self) -> None:
+        self._resting = False
+        self._job.ask()
+
+    def _wake(self) -> None:
+        changed, self.changed = self.changed, Commit()
+        changed.resolve()

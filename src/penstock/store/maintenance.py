@@ -1,0 +1,234 @@
+"""Keeps the disk's use within bounds: removes what may go, and says when appends must wait."""
+
+from __future__ import annotations
+
+import logging
+import math
+import threading
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+from penstock.log.commit import Commit
+from penstock.log.pool import Timers
+from penstock.metrics import names
+from penstock.model.errors import DiskFull, LogLocked, LogUnavailable, StoreFull
+from penstock.store.format import Answered, Outcome, Reason, Removed
+from penstock.store.jobs import Job
+from penstock.store.retention import plan_removals
+from penstock.store.state import runs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from penstock.log import Log
+    from penstock.log.pool import Pool
+    from penstock.metrics import StoreMetrics
+    from penstock.model.clock import Clock
+    from penstock.model.settings import StoreSettings
+    from penstock.segment import SegmentInfo
+    from penstock.store.budget import Budget
+    from penstock.store.format import Event
+    from penstock.store.journal import Journal
+    from penstock.store.segments import SegmentFolder
+
+_LOG = logging.getLogger(__name__)
+TICK_S: Final = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Doomed:
+    """A segment that is gone from the state; its file goes when that is durable."""
+
+    size: int
+    events: list[Event]
+    recorded: Commit
+
+
+class Maintenance:
+    """Removals and the disk limit of one store."""
+
+    def __init__(
+        self,
+        log: Log,
+        journal: Journal,
+        segments: SegmentFolder,
+        budget: Budget | None,
+        *,
+        settings: StoreSettings,
+        clock: Clock,
+        pool: Pool,
+        metrics: StoreMetrics,
+        damaged: set[int],
+        seal_soon: Callable[[], None],
+    ) -> None:
+        self._log = log
+        self._journal = journal
+        self._segments = segments
+        self._budget = budget
+        self._settings = settings
+        self._clock = clock
+        self._metrics = metrics
+        self._damaged = damaged
+        self._seal_soon = seal_soon
+        self._limit = math.inf if budget is None else 0.0
+        self._doomed: dict[int, _Doomed] = {}
+        self._freed = Commit()
+        self._stopped = False
+        self._admission = threading.Lock()
+        self._job = Job(pool, self._run)
+        self._timers = Timers(pool)
+
+    def start(self) -> None:
+        """Looks now, and then every second while there is something to keep."""
+        self._ask_budget(0)
+        self._job.ask()
+
+    def ask(self) -> None:
+        """Something may have become removable."""
+        self._job.ask()
+
+    def stop(self) -> None:
+        """Ends the job; who waits for room hears of it."""
+        self._stopped = True
+        self._job.stop()
+        self._wake()
+        if self._budget is not None:
+            self._ask_budget(0)
+            self._budget.close()
+
+    # --- admission -----------------------------------------------------------------------------
+
+    @property
+    def used_bytes(self) -> int:
+        """Log, segments and what waits to be written."""
+        return self._needed_bytes + sum(doomed.size for doomed in list(self._doomed.values()))
+
+    @property
+    def _needed_bytes(self) -> int:
+        return self._log.size + self._log.queued_bytes + self._journal.state.segment_bytes
+
+    @property
+    def limit_bytes(self) -> float:
+        """What it may use at present."""
+        return self._limit
+
+    def has_room(self, size: int) -> bool:
+        """Whether `size` more bytes are within the limit, as far as is known without asking."""
+        return self.used_bytes + size <= self._limit
+
+    def wait_for_room(self, size: int, timeout: float | None) -> None:
+        """Returns when there is room; StoreFull after the timeout, or where there never can be."""
+        until = math.inf if timeout is None else self._clock.monotonic() + timeout
+        while not self._stopped:
+            freed = self._freed
+            if self._claim(size):
+                return
+            left = until - self._clock.monotonic()
+            if left <= 0:
+                break
+            freed.settle(min(left, TICK_S))
+        used = self.used_bytes
+        raise StoreFull(f"{used} bytes are used of {self._limit:.0f}", retry_after_s=TICK_S)
+
+    def next_chance(self) -> Commit:
+        """What to await before trying again."""
+        return self._freed
+
+    def _claim(self, size: int) -> bool:
+        """Tries to get room: from the budget, by an early seal, by removals."""
+        with self._admission:
+            if self.has_room(size):
+                return True
+            self._ask_budget(size)
+        if self.has_room(size):
+            return True
+        self._metrics.count(names.STORE_THROTTLED)
+        self._job.ask()
+        return False
+
+    def _ask_budget(self, size: int) -> None:
+        if self._budget is None:
+            return
+        used = self.used_bytes
+        ahead = self._settings.segment.target_bytes
+        try:
+            self._limit = self._budget.limit(used, used + size + ahead)
+        except (OSError, LogLocked) as error:  # it goes on with what it was granted before
+            _LOG.warning("the shared budget could not be asked: %s", error)
+
+    # --- the job -------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        try:
+            self._tidy()
+        except DiskFull as error:
+            _LOG.warning("removals wait for disk space: %s", error)
+        except LogUnavailable as error:
+            _LOG.error("nothing is removed any more: %s", error)
+            return
+        except OSError as error:
+            _LOG.warning("removals are tried again: %s", error)
+        if self._budget is not None or self._settings.max_age_s is not None or self._doomed:
+            self._timers.start("tick", TICK_S, self._job.ask)
+
+    def _tidy(self) -> None:
+        self._ask_budget(0)
+        with self._journal.lock:
+            plan = plan_removals(
+                self._journal.state,
+                self._settings,
+                self._clock.wall_ns(),
+                self._needed_bytes,
+                self._limit,
+            )
+            for info, reason in plan.removals:
+                self._doom(info, reason)
+        if self._doomed:
+            self._remove_doomed()
+        if plan.over_limit:
+            self._metrics.count(names.STORE_SIZE_EMERGENCIES)
+            self._make_room_in_log()
+            self._log.enforce_retention()
+        self._wake()
+
+    def _doom(self, info: SegmentInfo, reason: Reason) -> None:
+        """Notes the removal, and before it what becomes of bundles that somebody lacks."""
+        now_ns = self._clock.wall_ns()
+        events: list[Event] = []
+        for subscriber, missing in self._journal.state.outstanding(info):
+            for first, count in runs(missing):
+                where = (info.segment_seq, first, count)
+                events.append(Answered(Outcome.DROPPED, subscriber.number, *where, now_ns))
+        unread = bool(events) or not self._journal.state.subscribers
+        events.append(Removed(reason, info.segment_seq, info.end_offset))
+        self._doomed[info.segment_seq] = _Doomed(info.size, events, self._journal.record(*events))
+        self._metrics.count(names.STORE_EVICTIONS, 1, (reason.name.lower(),))
+        if unread:
+            self._metrics.count(names.STORE_DROPPED_SEGMENTS)
+
+    def _remove_doomed(self) -> None:
+        """Removes the files whose removal is durable."""
+        for segment_seq, doomed in self._doomed.items():
+            try:
+                doomed.recorded.wait()
+            except DiskFull:
+                recorded = self._journal.record(*doomed.events)
+                self._doomed[segment_seq] = replace(doomed, recorded=recorded)
+                raise
+        self._journal.flush()
+        for segment_seq in list(self._doomed):
+            if segment_seq in self._damaged:
+                self._segments.set_aside(segment_seq)
+            else:
+                self._segments.remove(segment_seq)
+            del self._doomed[segment_seq]
+        self._segments.sync()
+
+    def _make_room_in_log(self) -> None:
+        """What is in segments already need not be in the log, nor in its last file."""
+        self._seal_soon()
+        self._log.roll()
+
+    def _wake(self) -> None:
+        freed, self._freed = self._freed, Commit()
+        freed.resolve()

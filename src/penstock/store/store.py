@@ -1,0 +1,546 @@
+"""A store: the log, the open segment and the sealed ones of one topic partition, in one object."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import copy
+import logging
+import os
+import random
+import threading
+import weakref
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from penstock.log import Log
+from penstock.log.pool import shared_pool
+from penstock.metrics import Metrics, shared_metrics
+from penstock.model.bundle import Bundle
+from penstock.model.clock import Clock, SystemClock
+from penstock.model.errors import (
+    DiskFull,
+    InvalidArgument,
+    PenstockError,
+    StoreClosed,
+    StoreFull,
+    StoreStopped,
+    SubscriberUnknown,
+)
+from penstock.model.settings import StoreSettings
+from penstock.model.slots import OTAP, SlotTable
+from penstock.storage.files import LocalFiles
+from penstock.store.ack_log import AckLog
+from penstock.store.budget import Budget, EvenShare
+from penstock.store.decoding import Decoder, PlainDecoder
+from penstock.store.filling import Filling
+from penstock.store.format import Activated, Reason, Registered, Removed, Unregistered
+from penstock.store.jobs import shared_workers
+from penstock.store.journal import Journal
+from penstock.store.maintenance import Maintenance
+from penstock.store.memory import MemoryBound, shared_memory_bound
+from penstock.store.messages import encode_bundle, encode_raw
+from penstock.store.recovery import Problem, recover
+from penstock.store.segments import SegmentFolder
+from penstock.store.status import StoreStatus, SubscriberStatus, subscriber_status
+from penstock.store.subscribers import Hub, Subscription
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from penstock.log import Append, Commit
+    from penstock.log.batch import Buffer
+    from penstock.log.pool import Pool
+    from penstock.model.errors import StoreUnavailable
+    from penstock.segment import SegmentInfo, SegmentReader, StoredBundle
+    from penstock.storage.files import Files, Lock
+    from penstock.store.format import Event
+
+_LOG = logging.getLogger(__name__)
+Start = Literal["earliest", "latest"] | int
+NAME_BYTES = 255
+
+
+class Store:
+    """Takes bundles, keeps them, and delivers them to every subscriber. Safe from any thread.
+
+    Durability: `append` is as durable as its log (`Durability`, by default after fdatasync).
+    Delivery: at least once, in the order of segments; a bundle comes when its segment is sealed.
+    A segment is deleted when every subscriber has answered every bundle in it, and not before,
+    unless `max_age_s` or `drop_oldest` say so; without subscribers everything is kept.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        settings: StoreSettings,
+        *,
+        name: str,
+        files: Files,
+        clock: Clock,
+        pool: Pool,
+        workers: Pool,
+        metrics: Metrics,
+        memory: MemoryBound,
+        decoder: Decoder,
+        slots: SlotTable,
+        budget: Budget | None,
+        jitter: random.Random,
+        lock: Lock,
+    ) -> None:
+        """Use `Store.open`."""
+        self.name = name
+        self.folder = folder
+        self.settings = settings
+        self.slots = slots
+        self._clock = clock
+        self._lock_file = lock
+        self._failure: StoreUnavailable | None = None
+        self._closing = False
+        _alive.add(self)
+        found = recover(files, folder, folder / "segments")
+        self.problems: tuple[Problem, ...] = tuple(found.problems)
+        """What was not as it should be when the store was opened."""
+        state = found.state
+        self.log = Log.open(
+            folder / "log",
+            settings.log,
+            name=name,
+            files=files,
+            clock=clock,
+            pool=pool,
+            metrics=metrics,
+            least_offset=state.sealed_offset,
+        )
+        self.problems += tuple(Problem(f"log/{lost.file}", str(lost)) for lost in self.log.lost)
+        if not found.certain:
+            # Each segment took at least one message: no segment ever had a higher number.
+            state.next_seq = max(state.next_seq, self.log.end_offset)
+        acks = AckLog(
+            folder,
+            found.next_event,
+            settings.log.durability,
+            name=f"{name}/ack.log",
+            files=files,
+            clock=clock,
+            pool=pool,
+            metrics=metrics.for_log(f"{name}/ack.log"),
+        )
+        self._journal = Journal(state, acks, settings.ack_log_bytes)
+        try:
+            self._begin(files, clock, workers, metrics, memory, decoder, slots, budget, jitter)
+        except BaseException:
+            self.log.close()
+            acks.close()
+            raise
+
+    def _begin(
+        self,
+        files: Files,
+        clock: Clock,
+        workers: Pool,
+        metrics: Metrics,
+        memory: MemoryBound,
+        decoder: Decoder,
+        slots: SlotTable,
+        budget: Budget | None,
+        jitter: random.Random,
+    ) -> None:
+        self._segments = SegmentFolder(files, self.folder / "segments")
+        self._begin_journal()
+        self._metrics = metrics.for_store(self.name)
+        self._hub = Hub(
+            self._journal,
+            self._segments,
+            self.settings,
+            clock=clock,
+            random=jitter,
+            pool=workers,
+            check=self._check,
+            on_settled=self._ask_for_maintenance,
+        )
+        self._filling = Filling(
+            self.log,
+            self._journal,
+            self._segments,
+            store_id=self._journal.state.store_id,
+            decoder=decoder,
+            slots=slots,
+            settings=self.settings,
+            aside_folder=self.folder / "aside",
+            clock=clock,
+            pool=workers,
+            memory=memory,
+            metrics=self._metrics,
+            on_sealed=self._sealed,
+            on_failed=self._fail,
+        )
+        self._maintenance = Maintenance(
+            self.log,
+            self._journal,
+            self._segments,
+            budget,
+            settings=self.settings,
+            clock=clock,
+            pool=workers,
+            metrics=self._metrics,
+            damaged=self._hub.damaged,
+            seal_soon=self._filling.seal_soon,
+        )
+        self._metrics.gauges = self._gauges
+        self._filling.start()
+        self._maintenance.start()
+
+    def _begin_journal(self) -> None:
+        """A new ack.log with the recovered state; on a full disk what everybody has makes room."""
+        try:
+            self._journal.compact().wait()
+        except DiskFull:
+            state = self._journal.state
+            for info in [info for info in state.segments.values() if state.is_complete(info)]:
+                state.apply(Removed(Reason.ACKED, info.segment_seq, info.end_offset))
+                self._segments.remove(info.segment_seq)
+            self._journal.compact().wait()
+
+    def disown(self) -> None:
+        """In a forked child, where it belongs to the parent."""
+        self._failure = StoreClosed(f"{self.name} was opened before the fork, by the parent")
+        self._closing = True
+        self._journal.lock = threading.RLock()  # the parent's may have been held at the fork
+
+    # --- opening and closing -------------------------------------------------------------------
+
+    @classmethod
+    def open(
+        cls,
+        folder: Path | str,
+        settings: StoreSettings | None = None,
+        *,
+        name: str | None = None,
+        decoder: Decoder | None = None,
+        slots: SlotTable = OTAP,
+        budget: Budget | None = None,
+        files: Files | None = None,
+        clock: Clock | None = None,
+        pool: Pool | None = None,
+        workers: Pool | None = None,
+        metrics: Metrics | None = None,
+        memory: MemoryBound | None = None,
+        jitter: random.Random | None = None,
+    ) -> Store:
+        """Opens or creates the store in `folder`, recovering what the last process left.
+
+        LogLocked: another process has it open. What was damaged is in `problems`; everything
+        readable is delivered all the same.
+        """
+        folder = Path(folder).absolute()
+        files, settings = files or LocalFiles(), settings or StoreSettings()
+        if budget is None and settings.budget_bytes is not None:
+            budget = EvenShare(settings.budget_bytes)
+        files.make_folder(folder / "segments")
+        lock = files.lock(folder / ".lock")
+        try:
+            return cls(
+                folder,
+                settings,
+                name=name or str(folder),
+                files=files,
+                clock=clock or SystemClock(),
+                pool=pool or shared_pool(),
+                workers=workers or shared_workers(),
+                metrics=metrics or shared_metrics(),
+                memory=memory or shared_memory_bound(),
+                decoder=decoder or PlainDecoder(),
+                slots=slots,
+                budget=budget,
+                jitter=jitter or random.Random(),
+                lock=lock,
+            )
+        except BaseException:
+            lock.release()
+            raise
+
+    def close(self) -> None:
+        """Seals what is open, as far as the disk lets it, and lets the next owner in.
+
+        Idempotent. What could not be sealed is in the log, and raises nothing.
+        """
+        if self._closing:
+            return
+        self._closing = True
+        if self._failure is None:
+            try:
+                self.flush(timeout=CLOSE_S)
+            except (PenstockError, OSError, TimeoutError) as error:
+                _LOG.warning("%s: closed with something left in the log: %s", self.name, error)
+        self._shut()
+
+    async def close_async(self) -> None:
+        """`close` for coroutines."""
+        await asyncio.to_thread(self.close)
+
+    def _shut(self) -> None:
+        self._failure = self._failure or StoreClosed(f"{self.name} is closed")
+        self._filling.stop()
+        self._maintenance.stop()
+        self._hub.wake_all()
+        self._segments.forget()
+        self._metrics.gauges = None
+        with contextlib.ExitStack() as stack:
+            stack.callback(self._lock_file.release)
+            stack.callback(self.log.close)
+            stack.callback(self._journal.close)
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    # --- appending -----------------------------------------------------------------------------
+
+    def append(self, item: Bundle | Buffer, *, block: bool = True) -> Append:
+        """Queues a bundle, or what a client sent; returns its offset and what to wait for.
+
+        At the disk limit it waits, or raises StoreFull without `block`. Retry safety: a Retryable
+        error, from here or from `durable`, says that nothing was stored.
+        """
+        message = self._encode(item)
+        self._check()
+        if not self._maintenance.has_room(len(message)):
+            self._maintenance.wait_for_room(len(message), None if block else 0.0)
+            self._check()
+        return self.log.append(message, block=block)
+
+    def append_durable(self, item: Bundle | Buffer) -> int:
+        """Appends and waits; returns the offset of the durable message."""
+        message = self._encode(item)
+        self._check()
+        if not self._maintenance.has_room(len(message)):
+            self._maintenance.wait_for_room(len(message), None)
+            self._check()
+        return self.log.append_durable(message)
+
+    async def append_async(self, item: Bundle | Buffer) -> Append:
+        """`append` for coroutines: where there is no room the task waits, not the thread."""
+        message = self._encode(item)
+        self._check()
+        while not self._maintenance.has_room(len(message)):
+            chance = self._maintenance.next_chance()
+            try:
+                self._maintenance.wait_for_room(len(message), 0.0)
+            except StoreFull:
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(chance.settle_async(), 1.0)
+            self._check()
+        return await self.log.append_async(message)
+
+    def flush(self, timeout: float | None = None) -> None:
+        """Returns when everything appended before is in a sealed segment.
+
+        TimeoutError: not yet. StoreStopped: it will not be, until the store is opened again.
+        """
+        self._check()
+        self.log.flush()
+        until = None if timeout is None else self._clock.monotonic() + timeout
+        target = self.log.end_offset
+        while True:
+            changed = self._filling.seal_through(target)
+            if self._filling.sealed_through >= target:
+                return
+            self._check()
+            left = None if until is None else until - self._clock.monotonic()
+            if left is not None and left <= 0:
+                raise TimeoutError("the last messages are not sealed yet")
+            changed.settle(1.0 if left is None else min(left, 1.0))
+
+    async def flush_async(self) -> None:
+        """`flush` for coroutines."""
+        await asyncio.to_thread(self.flush)
+
+    # --- subscribers ---------------------------------------------------------------------------
+
+    def subscribe(self, name: str, start: Start = "earliest") -> Subscription:
+        """Registers the subscriber if it is new, activates it, and returns a way to its bundles.
+
+        `start` is where a new one begins: with the oldest segment, with what is sealed from now
+        on, or with a segment_seq. One that is known goes on where it was.
+        """
+        self.register(name, start)
+        self.activate(name)
+        return Subscription(self._hub, self._hub.feed(name))
+
+    def register(self, name: str, start: Start = "earliest") -> bool:
+        """Makes the name known, durably: from now on everything is kept for it. False: it was."""
+        if not isinstance(name, str) or not 0 < len(name.encode()) <= NAME_BYTES:
+            raise InvalidArgument(f"a subscriber's name has 1 to {NAME_BYTES} bytes, not {name!r}")
+        with self._journal.lock:
+            self._check()
+            state = self._journal.state
+            if state.named(name) is not None:
+                return False
+            number = state.next_subscriber
+            commit = self._journal.record(Registered(number, self._start_seq(start), name))
+            self._journal.compact()  # so that two files know of it
+        self._wait_or_undo(commit, Unregistered(number))
+        return True
+
+    def unregister(self, name: str) -> None:
+        """Forgets the subscriber for good; what was kept for it alone may go."""
+        with self._journal.lock:
+            self._check()
+            number = self._known(name)
+            commit = self._journal.record(Unregistered(number))
+            self._journal.compact()
+            self._hub.forget(number)
+        commit.wait()
+        self._ask_for_maintenance()
+
+    def activate(self, name: str) -> None:
+        """Lets a registered subscriber receive."""
+        self._set_active(name, active=True)
+
+    def deactivate(self, name: str) -> None:
+        """Takes back what it holds and delivers nothing; everything is kept for it."""
+        self._set_active(name, active=False)
+        self._hub.pause(self._hub.feed(name))
+
+    def reset(self, name: str, start: Start = "earliest") -> None:
+        """Begins anew from `start`, with what is still there."""
+        with self._journal.lock:
+            self._check()
+            number, again = self._known(name), self._journal.state.next_subscriber
+            # Together, so that no moment is without it: what only it lacks must stay.
+            events = (Unregistered(number), Registered(again, self._start_seq(start), name))
+            self._journal.record(*events)
+            self._hub.forget(number)
+            commit = self._journal.compact()
+        commit.wait()
+        self._ask_for_maintenance()
+
+    def subscribers(self) -> list[SubscriberStatus]:
+        """Every subscriber and its progress."""
+        now_ns = self._clock.wall_ns()
+        with self._journal.lock:
+            state = self._journal.state
+            return [
+                subscriber_status(state, each, self._hub.in_flight(number), now_ns)
+                for number, each in state.subscribers.items()
+            ]
+
+    def _start_seq(self, start: Start) -> int:
+        state = self._journal.state
+        if start == "earliest":
+            return next(iter(state.segments), state.next_seq)
+        if start == "latest":
+            return state.next_seq
+        if isinstance(start, int) and not isinstance(start, bool) and start >= 0:
+            return min(start, state.next_seq)
+        raise InvalidArgument(f"cannot start at {start!r}: earliest, latest or a segment_seq")
+
+    def _known(self, name: str) -> int:
+        found = self._journal.state.named(name)
+        if found is None:
+            raise SubscriberUnknown(f"no subscriber is called {name!r}")
+        return found.number
+
+    def _set_active(self, name: str, *, active: bool) -> None:
+        with self._journal.lock:
+            self._check()
+            number = self._known(name)
+            if self._journal.state.subscribers[number].active is active:
+                return
+            commit = self._journal.record(Activated(number, active))
+        commit.wait()
+
+    def _wait_or_undo(self, commit: Commit, undo: Event) -> None:
+        try:
+            commit.wait()
+        except PenstockError:
+            with self._journal.lock, contextlib.suppress(PenstockError):
+                self._journal.record(undo)
+            raise
+
+    # --- reading -------------------------------------------------------------------------------
+
+    @property
+    def segments(self) -> tuple[SegmentInfo, ...]:
+        """The sealed segments that are there, oldest first."""
+        with self._journal.lock:
+            return tuple(self._journal.state.segments.values())
+
+    def read_segment(self, segment_seq: int) -> SegmentReader:
+        """A sealed segment, whoever has or has not acknowledged it."""
+        return self._segments.reader(segment_seq)
+
+    def snapshot(self) -> tuple[tuple[SegmentInfo, ...], list[StoredBundle]]:
+        """The sealed segments and the bundles of the open one: each bundle exactly once."""
+        with self._journal.lock:
+            return self.segments, list(self._filling.open)
+
+    def status(self) -> StoreStatus:
+        """The store as it is now."""
+        return StoreStatus(
+            self._maintenance.used_bytes,
+            self._maintenance.limit_bytes,
+            self._filling.open.nbytes,
+            len(self._journal.state.segments),
+            self._journal.depth,
+            self._journal.size,
+            self.subscribers(),
+        )
+
+    @property
+    def failure(self) -> StoreUnavailable | None:
+        """Why it takes and delivers nothing more; None while it does."""
+        return self._failure
+
+    # --- within --------------------------------------------------------------------------------
+
+    def _encode(self, item: Bundle | Buffer) -> bytes:
+        if type(item) is bytes and item[:1] != b"\0":
+            return item
+        if isinstance(item, Bundle):
+            self.slots.check(item)
+            return encode_bundle(item)
+        if isinstance(item, bytes | bytearray | memoryview):
+            return encode_raw(item)
+        raise InvalidArgument(f"a store takes a Bundle or bytes, not {type(item).__name__}")
+
+    def _check(self) -> None:
+        if self._failure is not None:
+            raise copy.copy(self._failure)
+
+    def _fail(self, stopped: StoreStopped) -> None:
+        _LOG.critical("%s: %s", self.name, stopped, exc_info=stopped.__cause__)
+        self._failure = self._failure or stopped
+        self._hub.wake_all()
+
+    def _sealed(self) -> None:
+        self._hub.wake_all()
+        self._ask_for_maintenance()
+
+    def _ask_for_maintenance(self) -> None:
+        self._maintenance.ask()
+
+    def _gauges(self) -> list[tuple[str, tuple[str, ...], float]]:
+        return self.status().gauges()
+
+
+CLOSE_S = 20.0
+"""How long closing waits for the last seal."""
+
+
+def _disown_all() -> None:
+    for store in list(_alive):
+        store.disown()
+
+
+_alive: weakref.WeakSet[Store] = weakref.WeakSet()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_disown_all)

@@ -1,0 +1,408 @@
+"""Reads every byte of a store and says what is wrong with it; repairs it where told to.
+
+The store's log is not looked at here: `penstock.log.verify` does that.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from penstock.log import format as log_format
+from penstock.log.pool import shared_pool
+from penstock.log.scan import End, Gap, Run, read_header, scan_frames
+from penstock.log.survey import survey_log
+from penstock.log.verify import Damage, repair_log
+from penstock.metrics import Metrics
+from penstock.model.errors import Damaged
+from penstock.model.settings import MIB, Durability
+from penstock.segment import SegmentReader, segment_name, segment_seq_of
+from penstock.storage.documents import decode_document
+from penstock.storage.files import read_whole
+from penstock.store.ack_log import (
+    CHECKPOINT_KIND,
+    CHECKPOINT_NAME,
+    CHECKPOINT_VERSION,
+    LOG_NAME,
+    AckLog,
+)
+from penstock.store.format import Answered, Outcome, Reason, Removed, decode_event
+from penstock.store.journal import Journal
+from penstock.store.recovery import Recovered, recover, replay
+from penstock.store.state import StoreState, all_of, runs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from penstock.model.clock import Clock
+    from penstock.segment import SegmentInfo
+    from penstock.storage.files import File, Files
+    from penstock.store.format import Event
+
+_ATTEMPTS = 5
+
+
+@dataclass(slots=True)
+class StoreReport:
+    """What verifying a store found."""
+
+    folder: str
+    files_checked: int = 0
+    bytes_checked: int = 0
+    segments: int = 0
+    bundles: int = 0
+    """Those that are readable."""
+    damage: list[Damage] = field(default_factory=list)
+    known_losses: list[tuple[int, int]] = field(default_factory=list)
+    """Offset ranges [first, end) that cannot be read and that no subscriber waits for any more."""
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def sound(self) -> bool:
+        """Whether everything is there that should be."""
+        return not self.damage
+
+
+# --- looking from outside ----------------------------------------------------------------------
+
+
+def is_store(files: Files, folder: Path) -> bool:
+    """Whether the folder holds more than a log."""
+    names = files.names(folder)
+    return LOG_NAME in names or CHECKPOINT_NAME in names or bool(segment_files(files, folder))
+
+
+def segment_files(files: Files, folder: Path) -> list[int]:
+    """The numbers of the segments there are."""
+    names = files.names(folder / "segments")
+    return [seq for name in names if (seq := segment_seq_of(name)) is not None]
+
+
+def survey_store(files: Files, folder: Path) -> Recovered:
+    """What the acknowledgement log proves at this moment; safe beside a running store."""
+    found = replay(files, folder)
+    for _ in range(_ATTEMPTS):
+        if not found.problems:
+            break  # else somebody may be writing right now
+        found = replay(files, folder)
+    found.state.advance()
+    return found
+
+
+@contextlib.contextmanager
+def closed_journal(files: Files, folder: Path, clock: Clock) -> Iterator[tuple[Journal, Recovered]]:
+    """The journal of a store that nobody has open, for changes that need no bundle.
+
+    LogLocked while a process has the store open. What opening the store would put in order, is.
+    """
+    files.make_folder(folder / "segments")
+    lock = files.lock(folder / ".lock")
+    try:
+        found = recover(files, folder, folder / "segments")
+        if not found.certain:
+            # Each segment took at least one message: no segment ever had a higher number.
+            end = _log_end(files, folder / "log", clock)
+            found.state.next_seq = max(found.state.next_seq, end)
+        acks = AckLog(
+            folder,
+            found.next_event,
+            Durability.SYNC,
+            name=str(folder / LOG_NAME),
+            files=files,
+            clock=clock,
+            pool=shared_pool(),
+            metrics=Metrics().for_log(LOG_NAME),
+        )
+        journal = Journal(found.state, acks, compact_bytes=MIB)
+        with contextlib.closing(journal):
+            journal.compact().wait()
+            yield journal, found
+    finally:
+        lock.release()
+
+
+def _log_end(files: Files, folder: Path, clock: Clock) -> int:
+    if not files.names(folder):
+        return 0
+    repair_log(files, folder, clock)
+    return survey_log(files, folder).end_offset
+
+
+# --- verifying ---------------------------------------------------------------------------------
+
+
+def verify_store(
+    files: Files, folder: Path, on_progress: Callable[[int], object] = lambda _: None
+) -> StoreReport:
+    """Verifies `ack.log`, `ack.ckpt` and each segment. Safe beside a running store.
+
+    `on_progress` hears how many bytes each segment had.
+    """
+    check = _Verification(files, folder, StoreReport(str(folder)))
+    check.checkpoint()
+    check.ack_log()
+    check.segments(on_progress)
+    check.leftovers()
+    return check.report
+
+
+def verify_store_file(files: Files, path: Path) -> StoreReport:
+    """Verifies one segment, `ack.log` or `ack.ckpt` by itself."""
+    folder = path.parent if segment_seq_of(path.name) is None else path.parent.parent
+    check = _Verification(files, folder, StoreReport(str(folder)))
+    if path.name == LOG_NAME:
+        check.ack_log()
+    elif path.name == CHECKPOINT_NAME:
+        check.checkpoint()
+    else:
+        check.segment(path, None)
+    return check.report
+
+
+class _Verification:
+    def __init__(self, files: Files, folder: Path, report: StoreReport) -> None:
+        self.report = report
+        self._files = files
+        self._folder = folder
+        self._state = StoreState()
+
+    def checkpoint(self) -> None:
+        try:
+            data = read_whole(self._files, self._folder / CHECKPOINT_NAME)
+        except FileNotFoundError:
+            return
+        self._count(len(data))
+        try:
+            document = decode_document(CHECKPOINT_KIND, CHECKPOINT_VERSION, data)
+            StoreState().load(document)
+        except (Damaged, ValueError, KeyError, TypeError, AttributeError) as error:
+            text = f"unreadable: {error}; opening the store writes a new one"
+            self._add(CHECKPOINT_NAME, 0, "checkpoint", text)
+
+    def ack_log(self) -> None:
+        try:
+            file = self._files.open(self._folder / LOG_NAME)
+        except FileNotFoundError:
+            names = self._files.names(self._folder)
+            if CHECKPOINT_NAME in names or segment_files(self._files, self._folder):
+                text = "the file is missing: answers since the checkpoint are asked for again"
+                self._add(LOG_NAME, 0, "missing", text)
+            return
+        try:
+            self._count(file.size())
+            damage = _bad_events(file)
+        finally:
+            file.close()
+        if damage:  # somebody may be writing right now: what looks the same a second time counts
+            with contextlib.suppress(FileNotFoundError):
+                file = self._files.open(self._folder / LOG_NAME)
+                again = _bad_events(file)
+                file.close()
+                damage = [each for each in damage if each in again]
+        self.report.damage += damage
+
+    # --- segments ------------------------------------------------------------------------------
+
+    def segments(self, on_progress: Callable[[int], object]) -> None:
+        known = self._look()
+        present = segment_files(self._files, self._folder)
+        for seq in present:
+            before = self.report.bytes_checked
+            self.segment(self._folder / "segments" / segment_name(seq), known.get(seq))
+            on_progress(self.report.bytes_checked - before)
+        if missing := known.keys() - set(present):
+            known = self._look()  # a removal is recorded before the file goes
+            for seq in sorted(missing & known.keys()):
+                self._lose(segment_name(seq), "missing", "the file is missing", known[seq])
+        for seq in sorted(set(present) - known.keys()):
+            if seq >= self._state.next_seq:
+                text = "is not in ack.log; opening the store takes it in"
+                self.report.notes.append(f"{segment_name(seq)} {text}")
+
+    def segment(self, path: Path, info: SegmentInfo | None) -> None:
+        """Verifies one segment; `info` is what ack.log says of it."""
+        try:
+            reader = SegmentReader.open(self._files, path)
+        except FileNotFoundError:  # removed meanwhile
+            return
+        except Damaged as error:
+            self._count(_size(self._files, path))
+            self._lose(path.name, "segment", str(error).removeprefix(f"{path.name}: "), info)
+            return
+        self._count(reader.info.size)
+        if reader.info.segment_seq != segment_seq_of(path.name):
+            text = f"it says that it is segment {reader.info.segment_seq}"
+            self._lose(path.name, "stray", text, info)
+        elif info is not None and reader.info != info:
+            self._lose(path.name, "stray", "it is not the segment that ack.log names", info)
+        else:
+            self._contents(reader)
+
+    def _contents(self, reader: SegmentReader) -> None:
+        gone: set[int] = set()
+        for found in reader.verify():
+            first, messages = _cost(reader, set(found.bundles) - gone)
+            bits = sum(1 << index for index in found.bundles)
+            gone.update(found.bundles)
+            if found.bundles and self._settled(reader.info, bits):
+                self.report.known_losses += [(first, first + messages)] if messages else []
+                continue
+            place = (found.position, "segment", found.reason)
+            self._add(f"segments/{reader.name}", *place, first if messages else None, messages)
+        self.report.segments += 1
+        self.report.bundles += len(reader) - len(gone)
+
+    def _settled(self, info: SegmentInfo, bits: int) -> bool:
+        """Whether nobody waits for these bundles any more, and somebody did."""
+        subscribers = self._state.subscribers.values()
+        waiting = any(each.missing(info) & bits for each in subscribers)
+        return bool(subscribers) and info.segment_seq in self._state.segments and not waiting
+
+    # --- the rest ------------------------------------------------------------------------------
+
+    def leftovers(self) -> None:
+        for name in self._files.names(self._folder):
+            if ".damaged" in name:
+                self.report.notes.append(f"{name} was set aside")
+        for name in self._files.names(self._folder / "segments"):
+            if ".damaged" in name:
+                self.report.notes.append(f"{name} was set aside")
+            elif name.endswith(".tmp"):
+                text = "is being written, or is left from an interrupted write; harmless"
+                self.report.notes.append(f"{name} {text}")
+        if aside := self._files.names(self._folder / "aside"):
+            count = len([name for name in aside if not name.endswith(".tmp")])
+            self.report.notes.append(f"messages in aside that could not be decoded: {count}")
+
+    def _look(self) -> dict[int, SegmentInfo]:
+        """The segments that there should be."""
+        if not is_store(self._files, self._folder):
+            return {}
+        self._state = survey_store(self._files, self._folder).state
+        return dict(self._state.segments)
+
+    def _lose(self, name: str, kind: str, text: str, info: SegmentInfo | None) -> None:
+        """A segment of which nothing can be read."""
+        first = info.first_offset if info is not None else None
+        messages = info.end_offset - info.first_offset if info is not None else 0
+        self._add(f"segments/{name}", 0, kind, text, first, messages)
+
+    def _add(
+        self,
+        file: str,
+        position: int,
+        kind: str,
+        detail: str,
+        first: int | None = None,
+        lost: int = 0,
+    ) -> None:
+        self.report.damage.append(Damage(file, position, kind, detail, first, lost))
+
+    def _count(self, size: int) -> None:
+        self.report.files_checked += 1
+        self.report.bytes_checked += size
+
+
+def _bad_events(file: File) -> list[Damage]:
+    """What of an acknowledgement log cannot be read."""
+    try:
+        header, bad_copies = read_header(file)
+    except Damaged as error:
+        return [Damage(LOG_NAME, 0, "header", str(error))]
+    found = []
+    if bad_copies:
+        text = "one of the two copies of the header is damaged"
+        found.append(Damage(LOG_NAME, 0, "header", text))
+    walk = scan_frames(file, header.seed, log_format.HEADER_BYTES, header.first_offset, None)
+    for item in walk:
+        if isinstance(item, Gap):
+            count = item.end_offset - item.first_offset
+            text = f"{count} damaged events; the answers in them are asked for again"
+            found.append(Damage(LOG_NAME, item.position, "events", text))
+        elif isinstance(item, Run):
+            found += _not_understood(item)
+        else:
+            assert isinstance(item, End)
+    return found
+
+
+def _not_understood(run: Run) -> Iterator[Damage]:
+    position = run.position
+    for number, message in enumerate(run.messages, run.first_offset):
+        try:
+            decode_event(message)
+        except Damaged as error:
+            yield Damage(LOG_NAME, position, "events", f"event {number}: {error}")
+        position += log_format.FRAME_BYTES + len(message)
+
+
+def _cost(reader: SegmentReader, bundles: set[int]) -> tuple[int, int]:
+    """The first offset of these bundles, and how many messages they hold."""
+    first, messages = reader.info.first_offset, 0
+    for index in sorted(bundles, reverse=True):
+        with contextlib.suppress(Damaged):
+            entry = reader.manifest(index)
+            first, messages = entry.first_offset, messages + entry.messages
+    return first, messages
+
+
+def _size(files: Files, path: Path) -> int:
+    file = files.open(path)
+    try:
+        return file.size()
+    finally:
+        file.close()
+
+
+# --- repairing ---------------------------------------------------------------------------------
+
+
+def repair_store(files: Files, folder: Path, clock: Clock) -> None:
+    """Rewrites `ack.log` and `ack.ckpt` from what is provable, and records what is lost.
+
+    A segment keeps its place as long as one bundle in it is readable: only what cannot be read is
+    noted as lost, for every subscriber that lacks it. One of which nothing is readable becomes
+    `….seg.damaged`. LogLocked while a process has the store open. Interruptible: a second run
+    finishes the first.
+    """
+    with closed_journal(files, folder, clock) as (journal, _):
+        for info in list(journal.state.segments.values()):
+            lost = _unreadable(files, folder, info)
+            if lost is None:
+                _set_aside(files, folder / "segments", info)
+            events = _losses(journal.state, info, all_of(info) if lost is None else lost, clock)
+            if lost is None:
+                events.append(Removed(Reason.LOST, info.segment_seq, info.end_offset))
+            if events:
+                journal.record(*events).wait()
+
+
+def _unreadable(files: Files, folder: Path, info: SegmentInfo) -> int | None:
+    """The bundles that cannot be read, as bits; None: nothing of the segment can."""
+    try:
+        path = folder / "segments" / segment_name(info.segment_seq)
+        reader = SegmentReader.open(files, path)
+    except Damaged:
+        return None
+    if reader.info != info:
+        return None
+    gone = {index for damage in reader.verify() for index in damage.bundles}
+    return sum(1 << index for index in gone)
+
+
+def _set_aside(files: Files, folder: Path, info: SegmentInfo) -> None:
+    # First the file, then the event: what is gone without one is found to be lost, too.
+    path = folder / segment_name(info.segment_seq)
+    files.rename(path, path.with_name(f"{path.name}.damaged"))
+    files.sync_folder(folder)
+
+
+def _losses(state: StoreState, info: SegmentInfo, lost: int, clock: Clock) -> list[Event]:
+    now_ns = clock.wall_ns()
+    return [
+        Answered(Outcome.LOST, subscriber.number, info.segment_seq, first, count, now_ns)
+        for subscriber, missing in state.outstanding(info)
+        for first, count in runs(missing & lost)
+    ]
