@@ -10,6 +10,7 @@ import enum
 import json
 import os
 import re
+import struct
 import subprocess
 import sys
 import uuid
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
+import pyarrow as pa
 import pytest
 
 from penstock.cli.app import cli
@@ -28,9 +30,26 @@ from penstock.log.inventory import file_name
 from penstock.metrics import Metrics, names
 from penstock.metrics.registry import COMMIT_BUCKETS_S
 from penstock.model import Durability, LogSettings
+from penstock.model.bundle import Bundle
 from penstock.model.errors import InvalidTopic
+from penstock.model.settings import Compression, SegmentSettings, SizePolicy, StoreSettings
 from penstock.model.topics import decode_part, encode_part
+from penstock.segment import SegmentInfo
 from penstock.storage import DataDirectory
+from penstock.storage.documents import encode_document
+from penstock.store.ack_log import CHECKPOINT_KIND, CHECKPOINT_VERSION
+from penstock.store.format import (
+    Answered,
+    Event,
+    Outcome,
+    Reason,
+    Registered,
+    Sealed,
+    Snapshot,
+    encode_event,
+)
+from penstock.store.messages import decode_bundle, encode_raw
+from penstock.store.state import StoreState
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,6 +63,7 @@ DECISIONS = sorted((DOCS / "decisions").glob("*.md"))
 DECISION_HEADINGS = ["Context", "Decision", "Consequences", "Alternatives turned down"]
 
 MIB = 1024 * 1024
+STORE_ID = uuid.UUID("ffeeddcc-bbaa-9988-7766-554433221100")
 LOG_ID = uuid.UUID("00112233-4455-6677-8899-aabbccddeeff")
 CREATED_AT_NS = 1_735_689_600_000_000_000  # 2025-01-01T00:00:00Z
 
@@ -78,19 +98,24 @@ def without_fences(page: Path) -> str:
     return re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
 
 
-def table_rows(page: Path, first_heading: str) -> list[list[str]]:
-    """The cells, without backticks, of the table whose first column has that heading."""
-    lines = iter(page.read_text().splitlines())
-    for line in lines:
+def tables(page: Path, first_heading: str) -> list[list[list[str]]]:
+    """The rows of cells, without backticks, of each table whose first column has that heading."""
+    found: list[list[list[str]]] = []
+    inside = False
+    for line in page.read_text().splitlines():
         if line.startswith(f"| {first_heading} |"):
-            next(lines)  # the rule below the headings
-            break
-    rows = []
-    for line in lines:
-        if not line.startswith("|"):
-            break
-        rows.append([cell.strip().replace("`", "") for cell in line.strip("|").split("|")])
-    return rows
+            found.append([])
+            inside = True
+        elif inside and line.startswith("|"):
+            found[-1].append([cell.strip().replace("`", "") for cell in line.strip("|").split("|")])
+        else:
+            inside = False
+    return [rows[1:] for rows in found]  # without the rule below the headings
+
+
+def table_rows(page: Path, first_heading: str) -> list[list[str]]:
+    """The rows of the first of those tables."""
+    return tables(page, first_heading)[0]
 
 
 def python_blocks() -> Iterator[tuple[str, str]]:
@@ -114,11 +139,20 @@ def render_cli_page() -> str:
         "Every command exits with 0 on success, 2 on a usage error and 1 on anything else, then",
         "with one sentence on stderr. With `--json`, stdout carries JSON and nothing else.",
         "",
-        *_help_section("penstock", cli),
     ]
-    for name, command in sorted(cli.commands.items()):
-        parts += _help_section(f"penstock {name}", command)
+    for path, command in every_command():
+        parts += _help_section(" ".join(["penstock", *path]), command)
     return "\n".join(parts).rstrip() + "\n"
+
+
+def every_command(
+    command: click.Command = cli, path: tuple[str, ...] = ()
+) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    """The command, and those within it."""
+    yield path, command
+    if isinstance(command, click.Group):
+        for name, inner in sorted(command.commands.items()):
+            yield from every_command(inner, (*path, name))
 
 
 def _help_section(path: str, command: click.Command) -> list[str]:
@@ -137,13 +171,17 @@ def test_the_cli_page_is_current() -> None:
 @each_page
 def test_named_commands_and_options_exist(page: Path) -> None:
     """Every `penstock <command>` in code exists, and so does each option given to it."""
-    for name, rest in re.findall(r"\bpenstock ([a-z]+)\b([^\n|#]*)", code_of(page)):
-        assert name in cli.commands, f"penstock {name}"
+    for words in re.findall(r"\bpenstock ([a-z]+\b[^\n|#]*)", code_of(page)):
+        command: click.Command = cli
+        rest = words.split()
+        while isinstance(command, click.Group) and rest and re.fullmatch(r"[a-z]+", rest[0]):
+            assert rest[0] in command.commands, f"penstock {words}"
+            command = command.commands[rest.pop(0)]
         known = {"-h", "--help"}
-        for parameter in cli.commands[name].params:
+        for parameter in command.params:
             known |= {*parameter.opts, *parameter.secondary_opts}
-        used = set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", rest))
-        assert used <= known, f"penstock {name}: {used - known}"
+        used = set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", " ".join(rest)))
+        assert used <= known, f"penstock {words}: {used - known}"
 
 
 @each_page
@@ -157,7 +195,9 @@ def test_named_make_targets_exist(page: Path) -> None:
 def test_every_command_has_an_example() -> None:
     """The help of each command ends with an example."""
     without = [
-        name for name, command in cli.commands.items() if "Example: " not in (command.help or "")
+        path
+        for path, command in every_command()
+        if path and "Example: " not in (command.help or "")
     ]
     assert without == []
 
@@ -211,18 +251,32 @@ def shown_default(value: object) -> str:
     """A default as the settings page writes it."""
     if isinstance(value, enum.Enum):
         return str(value.value)
+    if dataclasses.is_dataclass(value):
+        fields = [(field, getattr(value, field.name)) for field in dataclasses.fields(value)]
+        unlike = [f"{field.name}={set_to}" for field, set_to in fields if set_to != field.default]
+        return f"{type(value).__name__}({', '.join(unlike)})"
     if isinstance(value, int) and value and value % MIB == 0:
         return f"{value // MIB} MiB"
     return str(value)
 
 
-def test_the_settings_page_is_complete() -> None:
-    """Every field of LogSettings stands on its page, in order, with its default."""
-    fields = [
-        (field.name, shown_default(field.default)) for field in dataclasses.fields(LogSettings)
-    ]
-    rows = table_rows(DOCS / "settings.md", "setting")
+@pytest.mark.parametrize(
+    ("number", "kind"), list(enumerate([LogSettings, SegmentSettings, StoreSettings]))
+)
+def test_the_settings_page_is_complete(number: int, kind: type) -> None:
+    """Every setting stands on its page, in order, with its default and a consequence."""
+    fields = [(field.name, shown_default(field.default)) for field in dataclasses.fields(kind)]
+    rows = tables(DOCS / "settings.md", "setting")[number]
     assert [(name, default) for name, default, _ in rows] == fields
+    assert all(consequence for *_, consequence in rows)
+
+
+@pytest.mark.parametrize("kind", [Compression, SizePolicy], ids=lambda kind: kind.__name__)
+def test_the_choices_of_a_setting_are_all_explained(kind: type[enum.Enum]) -> None:
+    """Each has its row, the default first."""
+    name = {Compression: "compression", SizePolicy: "size_policy"}[kind]
+    shown = [row[0] for row in table_rows(DOCS / "settings.md", name)]
+    assert shown == [choice.value for choice in kind]
 
 
 @pytest.mark.parametrize("page", [ROOT / "README.md", DOCS / "settings.md"], ids=lambda p: p.name)
@@ -235,20 +289,24 @@ def test_the_durability_table_is_complete(page: Path) -> None:
 
 def test_the_metrics_page_is_complete() -> None:
     """Every metric stands on its page with its type and labels."""
-    counters = {(name, "counter", "topic") for name in names.LOG_COUNTERS}
-    histograms = {(name, "histogram", "") for name in names.LOG_HISTOGRAMS}
-    rows = [tuple(row[:3]) for row in table_rows(DOCS / "metrics.md", "name")]
+    known = {(name, "counter", "topic") for name in names.LOG_COUNTERS}
+    known |= {(name, "histogram", "") for name in [*names.LOG_HISTOGRAMS, *names.STORE_HISTOGRAMS]}
+    for kind, table in [("counter", names.STORE_COUNTERS), ("gauge", names.STORE_GAUGES)]:
+        known |= {
+            (name, kind, ", ".join(["topic", *labels])) for name, (_, labels) in table.items()
+        }
+    rows = [tuple(row[:3]) for table in tables(DOCS / "metrics.md", "name") for row in table]
     assert len(rows) == len(set(rows))
-    assert set(rows) == counters | histograms
+    assert set(rows) == known
 
 
 def test_the_metrics_page_has_what_is_exposed() -> None:
     """Prometheus sees the metrics of the page and no others."""
     metrics = Metrics()
     metrics.for_log("/default/traces")
-    types = re.findall(r"^# TYPE (\S+) (\S+)$", metrics.exposition().decode(), re.MULTILINE)
-    rows = table_rows(DOCS / "metrics.md", "name")
-    assert {name for name, kind in types if kind != "gauge"} == {row[0] for row in rows}
+    types = re.findall(r"^# TYPE (\S+) \S+$", metrics.exposition().decode(), re.MULTILINE)
+    rows = [row for table in tables(DOCS / "metrics.md", "name") for row in table]
+    assert {name for name in types if not name.endswith("_created")} == {row[0] for row in rows}
     page = " ".join((DOCS / "metrics.md").read_text().split())
     assert ", ".join(f"{bound:g}" for bound in COMMIT_BUCKETS_S) in page
 
@@ -318,6 +376,66 @@ def test_the_checkpoint_example_is_right() -> None:
     written = encode_checkpoint(LOG_ID, 44, [file], CREATED_AT_NS + 10**9).decode()
     blocks = [fence.text for fence in fences(DOCS / "formats" / "checkpoint.md")]
     assert written in blocks
+
+
+def example_state() -> StoreState:
+    """A store that has nothing yet, as a snapshot of it begins a file."""
+    state = StoreState()
+    state.store_id = STORE_ID
+    return state
+
+
+def example_events() -> list[Event]:
+    """A subscriber comes, a segment of two bundles is sealed, the first of them acknowledged."""
+    times = (CREATED_AT_NS, CREATED_AT_NS + 10**9, CREATED_AT_NS + 2 * 10**9)
+    return [
+        Snapshot(example_state().document()),
+        Registered(0, 0, "lake"),
+        Sealed(SegmentInfo(0, 0, 3, 2, 60, 4096, *times)),
+        Answered(Outcome.ACKED, 0, 0, 0, 1, CREATED_AT_NS + 3 * 10**9),
+    ]
+
+
+def test_the_ack_log_example_is_right() -> None:
+    """The bytes in docs/formats/ack-log.md are those of the events that it describes."""
+    header = fmt.new_header(LOG_ID, 7, CREATED_AT_NS, b"penstock")
+    messages = [encode_event(event) for event in example_events()]
+    file = fmt.encode_header(header) + b"".join(fmt.encode_frames(messages, 7, header.seed))
+    frames = "1000  " + hex_dump(file).partition("\n1000  ")[2]
+    assert frames in [fence.text for fence in fences(DOCS / "formats" / "ack-log.md")]
+
+
+def test_the_ack_checkpoint_example_is_right() -> None:
+    """It is the second copy of the snapshot in the same example."""
+    fields = {"next_event": 8, **example_state().document()}
+    written = encode_document(CHECKPOINT_KIND, CHECKPOINT_VERSION, fields).decode()
+    assert written in [fence.text for fence in fences(DOCS / "formats" / "ack-log.md")]
+
+
+def test_the_numbers_of_outcomes_and_reasons_are_right() -> None:
+    """The tables in docs/formats/ack-log.md are those of the code."""
+    for heading, kind in [("outcome", Outcome), ("reason", Reason)]:
+        rows = table_rows(DOCS / "formats" / "ack-log.md", heading)
+        assert [(int(row[0]), row[1]) for row in rows] == [(e.value, e.name.lower()) for e in kind]
+
+
+def undumped(dump: str) -> bytes:
+    """The bytes of a dump without rows left out."""
+    return bytes.fromhex("".join(line[6:53] for line in dump.splitlines()))
+
+
+def test_the_message_example_is_right() -> None:
+    """The bytes in docs/formats/message.md are the bundle that it describes."""
+    dumps = [f.text for f in fences(DOCS / "formats" / "message.md") if f.text.startswith("0000")]
+    raw, bundle = map(undumped, dumps)
+    assert raw == encode_raw(b"\0 is no protobuf")
+    batch = pa.record_batch({"id": pa.array([7, 8], pa.uint16())})
+    assert decode_bundle(bundle) == Bundle({30: batch})
+    assert decode_bundle(bundle).items == 2
+    length = len(bundle) - 64
+    assert bundle[:64] == struct.pack("<2sBBIqB3xI", b"\0B", 1, 1, 0, 2, 30, length).ljust(
+        64, b"\0"
+    )
 
 
 def test_the_identity_example_is_right(tmp_path: Path) -> None:

@@ -36,6 +36,24 @@ def test_import_leaves_heavy_modules_alone(code: str) -> None:
     assert not modules_after(code) & HEAVY
 
 
+@pytest.mark.parametrize("name", ["Store", "Bundle"])
+def test_store_brings_arrow_and_nothing_else_that_is_heavy(name: str) -> None:
+    """No command line, no Prometheus, no Spark; pyarrow takes numpy along where there is one."""
+    loaded = modules_after(f"from penstock import {name}") & HEAVY
+    assert loaded - {"numpy"} == {"pyarrow"}
+
+
+@pytest.mark.parametrize(
+    "command", [["--help"], ["topics", "--help"], ["tail", "--help"], ["subscribers", "--help"]]
+)
+def test_command_that_looks_into_no_store_leaves_arrow_alone(command: list[str]) -> None:
+    """Help comes at once."""
+    code = f"import sys\nsys.argv = {['penstock', *command]}\nfrom penstock.cli import main\n"
+    code += "import contextlib, io\nwith contextlib.redirect_stdout(io.StringIO()):\n"
+    code += "    with contextlib.suppress(SystemExit):\n        main()"
+    assert "pyarrow" not in modules_after(code)
+
+
 def test_package_alone_imports_none_of_its_parts() -> None:
     """Each public class is imported with its first use."""
     code = "import penstock, sys; assert not [m for m in sys.modules if m.startswith('penstock.')]"

@@ -13,6 +13,7 @@ import pytest
 from penstock import __version__
 from penstock.cli.app import cli
 from tests.cli.running import finish, log_folder, run, start
+from tests.cli.stores import make_store
 from tests.log.small_logs import write_log
 
 if TYPE_CHECKING:
@@ -44,6 +45,10 @@ JSON_CALLS = {
     ("demo",): ["--kills", "1", "--seconds", "0.2"],
     ("fsck",): ["{data}"],
     ("inspect",): ["{data}"],
+    ("subscribers", "add"): ["--data-dir", "{data}", "logs", "newcomer"],
+    ("subscribers", "list"): ["--data-dir", "{data}"],
+    ("subscribers", "remove"): ["--data-dir", "{data}", "logs", "exporter"],
+    ("subscribers", "reset"): ["--data-dir", "{data}", "logs", "exporter"],
     ("tail",): ["--data-dir", "{data}", "--from", "earliest", "--no-follow", "traces"],
     ("topics",): ["--data-dir", "{data}"],
 }
@@ -74,6 +79,7 @@ def test_unknown_option_is_a_usage_error(path: tuple[str, ...]) -> None:
 @pytest.mark.parametrize("path", WITH_JSON, ids=" ".join)
 def test_json_is_all_there_is_on_stdout(path: tuple[str, ...], data: Path) -> None:
     """One document, or one a line."""
+    make_store(data)
     arguments = [part.format(data=data) for part in JSON_CALLS[path]]
     answer = run(*path, "--json", *arguments)
     assert (answer.code, answer.err) == (0, "")
@@ -108,6 +114,15 @@ def test_main_help_lists_every_command() -> None:
         ["tail", "--partition", "-1", "traces"],
         ["inspect", "--frames", "-1", "file"],
         ["topics", "--data-dir", __file__],
+        ["subscribers"],
+        ["subscribers", "no-such-command"],
+        ["subscribers", "list", "a/b"],
+        ["subscribers", "list", "--partition", "-1"],
+        ["subscribers", "add", "traces"],
+        ["subscribers", "add", "traces", ""],
+        ["subscribers", "add", "--from", "soon", "traces", "exporter"],
+        ["subscribers", "reset", "--from", "-1", "traces", "exporter"],
+        ["subscribers", "remove", "--from", "earliest", "traces", "exporter"],
         ["demo", "--kills", "0"],
     ],
 )
@@ -127,6 +142,12 @@ def test_usage_error_exits_with_2(arguments: list[str]) -> None:
         ["tail", "--data-dir", "{data}", "other"],
         ["tail", "--data-dir", "{data}", "--partition", "9", "traces"],
         ["tail", "--data-dir", "{data}", "--from", "61", "traces"],
+        ["subscribers", "list", "--data-dir", "{missing}"],
+        ["subscribers", "list", "--data-dir", "{data}", "other"],
+        ["subscribers", "add", "--data-dir", "{missing}", "traces", "exporter"],
+        ["subscribers", "add", "--data-dir", "{data}", "--partition", "9", "traces", "exporter"],
+        ["subscribers", "remove", "--data-dir", "{data}", "traces", "exporter"],
+        ["subscribers", "reset", "--data-dir", "{data}", "traces", "exporter"],
         ["inspect", "{missing}"],
         ["inspect", "{empty}"],
         ["fsck", "{missing}"],

@@ -9,6 +9,7 @@ from penstock.metrics import Metrics
 from penstock.model import Topic
 from penstock.storage import DataDirectory
 from tests.cli.running import log_folder, run
+from tests.cli.stores import Placed, bundle, delivered, eventually, open_store
 from tests.log.small_logs import QUICK, append, write_log
 
 if TYPE_CHECKING:
@@ -33,9 +34,48 @@ def test_topics_are_listed_with_offsets_and_sizes(data: Path, log: Path) -> None
 def test_table_has_a_header_and_aligned_columns(data: Path) -> None:
     """For people: text to the left, numbers to the right."""
     header, first, second = run("topics", "--data-dir", data).out.splitlines()
-    assert header.split() == ["topic", "partition", "earliest", "end", "messages", "files", "size"]
-    assert first.split()[:6] == ["/default/traces", "0", "0", "60", "60", "3"]
+    offsets = ["topic", "partition", "earliest", "end", "messages", "files"]
+    assert header.split() == [*offsets, "segments", "size", "subscribers", "lag"]
+    assert first.split()[:7] == ["/default/traces", "0", "0", "60", "60", "3", "0"]
     assert first.index("60") == second.index(" 7")
+
+
+def test_store_is_listed_with_its_segments_and_lag(store: Placed) -> None:
+    """The lag is that of the slowest subscriber; sizes are of log and segments together."""
+    (row,) = run("topics", "--json", "--data-dir", store.data).json
+    assert (row["segments"], row["subscribers"]) == (3, 2)
+    assert (row["lag_segments"], row["lag_bundles"]) == (3, 12)
+    files = [*store.folder.glob("segments/*.seg"), *store.folder.glob("log/*.wal")]
+    assert row["bytes"] == sum(path.stat().st_size for path in files)
+
+
+def test_messages_are_counted_once_wherever_they_are(store: Placed) -> None:
+    """In segments, in log files, or in both."""
+    for log_files in (list(store.folder.glob("log/*.wal")), []):
+        (row,) = run("topics", "--json", "--data-dir", store.data).json
+        assert (row["earliest"], row["end"], row["messages"]) == (0, 12, 12)
+        for path in log_files:
+            path.unlink()
+
+
+def test_store_whose_segments_are_gone_ends_where_it_did(store: Placed) -> None:
+    """Everything was delivered and deleted: no message, no segment, no lag."""
+    for name in ("exporter", "archive"):
+        delivered(store, name)
+    with open_store(store.folder) as opened:
+        assert eventually(lambda: opened.segments == ())
+    (row,) = run("topics", "--json", "--data-dir", store.data).json
+    assert (row["end"], row["segments"], row["lag_bundles"]) == (12, 0, 0)
+
+
+def test_running_store_is_listed(store: Placed) -> None:
+    """With what is durable there."""
+    with open_store(store.folder) as opened:
+        opened.append(bundle(12))
+        opened.flush()
+        opened.subscribe("exporter").next_bundle(60).ack().wait()
+        (row,) = run("topics", "--json", "--data-dir", store.data).json
+    assert (row["end"], row["segments"], row["lag_bundles"]) == (13, 4, 13)
 
 
 def test_directory_without_topics_says_so(tmp_path: Path) -> None:

@@ -150,3 +150,75 @@ def test_histogram_has_its_count_and_sum() -> None:
 def test_one_process_shares_its_metrics() -> None:
     """Logs opened without a registry of their own count in one place."""
     assert shared_metrics() is shared_metrics()
+
+
+# --- stores ------------------------------------------------------------------------------------
+
+
+def test_store_counts_by_label() -> None:
+    """Each set of labels for itself."""
+    counted = Metrics().for_store(TOPIC)
+    counted.count(names.STORE_EVICTIONS, 2, ("acked",))
+    counted.count(names.STORE_EVICTIONS, 1, ("age",))
+    counted.count(names.STORE_EVICTIONS, 1, ("acked",))
+    values = [
+        counted.value(names.STORE_EVICTIONS, (reason,)) for reason in ("acked", "age", "size")
+    ]
+    assert values == [3, 1, 0]
+
+
+def test_store_is_asked_for_its_gauges_when_somebody_looks() -> None:
+    """Not before, and not after it is closed."""
+    counted = Metrics().for_store(TOPIC)
+    segments = iter([3, 5])
+    counted.gauges = lambda: [(names.STORE_SEGMENTS, (), next(segments))]
+    assert [counted.value(names.STORE_SEGMENTS) for _ in range(2)] == [3, 5]
+    counted.gauges = None
+    assert counted.value(names.STORE_SEGMENTS) == 0
+
+
+def test_exposition_has_the_labels_of_stores_and_subscribers() -> None:
+    """Topic first; names that need it are quoted."""
+    metrics = Metrics()
+    counted = metrics.for_store(TOPIC)
+    counted.count(names.STORE_EVICTIONS, 2, ("size",))
+    labels = ('exporter "a"', "acked")
+    counted.gauges = lambda: [
+        (names.SUBSCRIBER_BUNDLES, labels, 7),
+        (names.SUBSCRIBER_IN_FLIGHT, labels[:1], 1),
+    ]
+    found = families(metrics)
+    (evicted,) = found["penstock_store_evictions"].samples
+    assert (evicted.labels, evicted.value) == ({"topic": TOPIC, "reason": "size"}, 2)
+    (bundles,) = found["penstock_subscriber_bundles"].samples
+    assert bundles.labels == {"topic": TOPIC, "subscriber": labels[0], "outcome": "acked"}
+    assert found[names.SUBSCRIBER_IN_FLIGHT].samples[0].value == 1
+
+
+def test_exposition_has_the_types_and_texts_of_the_store_names() -> None:
+    """HELP and TYPE lines come from `names`."""
+    found = families(Metrics())
+    for kind, table in [("counter", names.STORE_COUNTERS), ("gauge", names.STORE_GAUGES)]:
+        for name, (text, _) in table.items():
+            family = found[name.removesuffix("_total")]
+            assert (family.type, family.documentation) == (kind, text)
+    for name, text in names.STORE_HISTOGRAMS.items():
+        assert (found[name].type, found[name].documentation) == ("histogram", text)
+
+
+def test_seals_of_all_stores_are_one_histogram() -> None:
+    """As the commits of all logs are."""
+    metrics = Metrics()
+    for topic, seconds in [("a", 0.25), ("b", 0.5)]:
+        metrics.for_store(topic).seals.observe(seconds)
+    samples = families(metrics)[names.STORE_SEAL_SECONDS].samples
+    values = {sample.name: sample.value for sample in samples if not sample.labels}
+    assert values["penstock_store_seal_seconds_sum"] == 0.75
+    assert values["penstock_store_seal_seconds_count"] == 2
+
+
+def test_store_that_is_opened_again_counts_on() -> None:
+    """In the same part of the registry."""
+    metrics = Metrics()
+    assert metrics.for_store(TOPIC) is metrics.for_store(TOPIC)
+    assert metrics.for_store(TOPIC) is not metrics.for_store("other")

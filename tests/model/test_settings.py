@@ -8,7 +8,15 @@ import pytest
 
 from penstock.model import Durability, LogSettings
 from penstock.model.errors import InvalidSetting
-from penstock.model.settings import GIB, KIB, MIB
+from penstock.model.settings import (
+    GIB,
+    KIB,
+    MIB,
+    Compression,
+    SegmentSettings,
+    SizePolicy,
+    StoreSettings,
+)
 
 NAN = float("nan")
 OUT_OF_BOUNDS = [
@@ -91,3 +99,97 @@ def test_durability_may_be_given_by_its_name() -> None:
     for nonsense in ("fsync", None, True):
         with pytest.raises(InvalidSetting, match="durability"):
             LogSettings(durability=nonsense)
+
+
+# --- segments and stores -----------------------------------------------------------------------
+
+STORE_OUT_OF_BOUNDS = [
+    (SegmentSettings, "target_bytes", 64 * KIB - 1),
+    (SegmentSettings, "max_open_s", 0.0),
+    (SegmentSettings, "max_open_s", NAN),
+    (SegmentSettings, "max_streams", 63),
+    (SegmentSettings, "max_streams", 65_536),
+    (SegmentSettings, "dictionary_values", -1),
+    (SegmentSettings, "dictionary_values", 2**31),
+    (StoreSettings, "budget_bytes", 128 * MIB - 1),
+    (StoreSettings, "max_age_s", 0.0),
+    (StoreSettings, "max_age_s", NAN),
+    (StoreSettings, "headroom_bytes", -1),
+    (StoreSettings, "max_in_flight", 0),
+    (StoreSettings, "claim_s", 0.0),
+    (StoreSettings, "claim_s", NAN),
+    (StoreSettings, "retry_first_s", 0.0),
+    (StoreSettings, "retry_first_s", 61.0),
+    (StoreSettings, "retry_most_s", 0.05),
+    (StoreSettings, "retry_most_s", NAN),
+    (StoreSettings, "ack_log_bytes", 64 * KIB - 1),
+    (StoreSettings, "seal_retries", -1),
+]
+STORE_AT_BOUNDS = [
+    (SegmentSettings, "target_bytes", 64 * KIB),
+    (SegmentSettings, "max_streams", 64),
+    (SegmentSettings, "max_streams", 65_535),
+    (SegmentSettings, "dictionary_values", 0),
+    (SegmentSettings, "dictionary_values", 2**31 - 1),
+    (StoreSettings, "budget_bytes", 128 * MIB),
+    (StoreSettings, "budget_bytes", None),
+    (StoreSettings, "max_age_s", None),
+    (StoreSettings, "headroom_bytes", 0),
+    (StoreSettings, "max_in_flight", 1),
+    (StoreSettings, "claim_s", None),
+    (StoreSettings, "retry_most_s", 0.1),
+    (StoreSettings, "ack_log_bytes", 64 * KIB),
+    (StoreSettings, "seal_retries", 0),
+]
+
+
+@pytest.mark.parametrize(("kind", "field", "value"), STORE_OUT_OF_BOUNDS)
+def test_value_out_of_bounds_is_refused_for_stores_too(
+    kind: type, field: str, value: float
+) -> None:
+    """The error names the setting to change."""
+    with pytest.raises(InvalidSetting, match=field):
+        kind(**{field: value})
+
+
+@pytest.mark.parametrize(("kind", "field", "value"), STORE_AT_BOUNDS)
+def test_value_at_its_bound_is_taken_for_stores_too(kind: type, field: str, value: object) -> None:
+    """The bounds themselves belong to the range."""
+    assert getattr(kind(**{field: value}), field) == value
+
+
+@pytest.mark.parametrize("kind", [SegmentSettings, StoreSettings])
+def test_every_number_of_a_store_has_a_tested_bound(kind: type) -> None:
+    """A new setting needs its line in this file."""
+    tested = {field for of, field, _ in STORE_OUT_OF_BOUNDS if of is kind}
+    others = {"compression", "log", "segment", "size_policy"}
+    assert tested == {field.name for field in dataclasses.fields(kind)} - others
+
+
+@pytest.mark.parametrize(
+    ("kind", "field", "choice"),
+    [
+        (SegmentSettings, "compression", Compression.ZSTD),
+        (StoreSettings, "size_policy", SizePolicy.DROP_OLDEST),
+    ],
+)
+def test_choice_may_be_given_by_its_name(kind: type, field: str, choice: object) -> None:
+    """And by nothing else."""
+    assert getattr(kind(**{field: choice.value}), field) is choice
+    for nonsense in ("other", None, True):
+        with pytest.raises(InvalidSetting, match=field):
+            kind(**{field: nonsense})
+
+
+def test_budget_has_room_for_four_segments_whatever_their_size() -> None:
+    """Less could neither be sealed nor delivered."""
+    small = SegmentSettings(target_bytes=64 * KIB)
+    assert StoreSettings(segment=small, budget_bytes=256 * KIB).budget_bytes == 256 * KIB
+    with pytest.raises(InvalidSetting, match="budget_bytes"):
+        StoreSettings(segment=small, budget_bytes=256 * KIB - 1)
+
+
+def test_log_of_a_store_keeps_nothing_that_is_in_segments() -> None:
+    """A log by itself keeps everything."""
+    assert StoreSettings().log.retention_bytes == 0
+    assert LogSettings().retention_bytes is None

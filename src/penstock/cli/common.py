@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from penstock.model.errors import PenstockError
+from penstock.model import Topic
+from penstock.model.errors import InvalidTopic, PenstockError
 from penstock.storage import DataDirectory
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
+
+    from penstock.storage import Partition
 
 data_dir_option = click.option(
     "--data-dir",
@@ -26,6 +30,24 @@ data_dir_option = click.option(
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON and nothing else.")
 
 
+def parse_topic(_: click.Context, __: click.Parameter, text: str | None) -> Topic | None:
+    """A topic from the command line."""
+    try:
+        return None if text is None else Topic.parse(text)
+    except InvalidTopic as error:
+        raise click.BadParameter(str(error)) from None
+
+
+def parse_start(_: click.Context, parameter: click.Parameter, text: str) -> int | str:
+    """`earliest`, `latest` or a number, whose name is the last in the parameter's metavar."""
+    if text in {"earliest", "latest"}:
+        return text
+    if text.isascii() and text.isdigit() and len(text) <= 20:
+        return int(text)
+    wanted = f"neither earliest, latest nor {(parameter.metavar or '').rpartition('|')[2]}"
+    raise click.BadParameter(f"{text!r} is {wanted}")
+
+
 def existing_data_directory(root: Path) -> DataDirectory:
     """The data directory at `root`, or one sentence about why there is none."""
     if not root.is_dir():
@@ -36,6 +58,21 @@ def existing_data_directory(root: Path) -> DataDirectory:
     except FileNotFoundError:
         raise PenstockError(f"{root} is not a data directory: it has no penstock.json") from None
     return directory
+
+
+def partitions_of(
+    directory: DataDirectory, topic: Topic | None, number: int | None
+) -> list[Partition]:
+    """The partitions of a topic, or of all; or one sentence about why there are none."""
+    found = [
+        partition
+        for partition in directory.partitions()
+        if topic in {None, partition.topic} and number in {None, partition.number}
+    ]
+    if not found and topic is not None:
+        which = "" if number is None else f" with a partition {number}"
+        raise PenstockError(f"{directory.root} holds no topic {topic}{which}")
+    return found
 
 
 def print_json(document: Any) -> None:
@@ -54,6 +91,15 @@ def print_table(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> Non
             for cell, width, right in zip(line, widths, numeric, strict=True)
         ]
         click.echo("  ".join(padded).rstrip())
+
+
+def size_of(paths: Iterable[Path]) -> int:
+    """The bytes of these files together; one that was removed meanwhile has none."""
+    size = 0
+    for path in paths:
+        with contextlib.suppress(FileNotFoundError):
+            size += path.stat().st_size
+    return size
 
 
 def human_bytes(size: int) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,7 +32,8 @@ if TYPE_CHECKING:
 def inspect(path: Path, frames: int, as_json: bool) -> None:
     """Explain a file or folder that Penstock wrote.
 
-    --frames says how many messages of a log file to show.
+    --frames says how many messages of a log file, bundles of a segment or events of ack.log to
+    show.
 
     Example: penstock inspect data/topics/default/traces/0/log
     """
@@ -54,7 +56,25 @@ def _describe(path: Path, frames: int) -> dict[str, Any]:
     if path.name == IDENTITY:
         identity = DataDirectory(path.parent).identity()
         return {"path": str(path), "kind": "data directory identity", "id": identity}
-    raise PenstockError(f"{path} is no file that Penstock writes")
+    return _describe_store_file(path, frames)
+
+
+def _describe_store_file(path: Path, frames: int) -> dict[str, Any]:
+    from penstock.cli import inspect_store as store
+
+    name = path.name.partition(".damaged")[0]
+    if name.endswith(".seg"):
+        return store.describe_segment(path, frames)
+    if name == "ack.log":
+        return store.describe_ack_log(path, frames)
+    if name == "ack.ckpt":
+        return store.describe_ack_checkpoint(path)
+    if re.fullmatch(r"[0-9]{20}\.msg", name):
+        return store.describe_aside(path)
+    described = store.describe_budget(path)
+    if described is None:
+        raise PenstockError(f"{path} is no file that Penstock writes")
+    return described
 
 
 def _describe_folder(path: Path) -> dict[str, Any]:
@@ -63,6 +83,14 @@ def _describe_folder(path: Path) -> dict[str, Any]:
         partitions = [f"{p.topic} partition {p.number}" for p in directory.partitions()]
         known = {"path": str(path), "kind": "data directory", "id": directory.identity()}
         return {**known, "partitions": partitions}
+    if not {"ack.log", "ack.ckpt", "segments"}.isdisjoint(LocalFiles().names(path)):
+        from penstock.cli.inspect_store import describe_store
+
+        return describe_store(path)
+    if any(path.glob("*.seg")):
+        from penstock.cli.inspect_store import describe_segments
+
+        return describe_segments(path)
     survey = survey_log(LocalFiles(), path)
     if not survey.files:
         raise PenstockError(f"{path} holds nothing that Penstock wrote")
@@ -149,8 +177,12 @@ def _print(described: dict[str, Any]) -> None:
 
 def _line(item: Any) -> str:
     if isinstance(item, dict):
-        return "  ".join(f"{key} {value}" for key, value in item.items())
+        return "  ".join(f"{key} {_value(value)}" for key, value in item.items())
     return str(item)
+
+
+def _value(value: Any) -> str:
+    return f"[{', '.join(map(str, value))}]" if isinstance(value, list | tuple) else str(value)
 
 
 def _time(ns: int) -> str:

@@ -10,45 +10,37 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from penstock.cli.common import data_dir_option, existing_data_directory, json_option, print_json
+from penstock.cli.common import (
+    data_dir_option,
+    existing_data_directory,
+    json_option,
+    parse_start,
+    parse_topic,
+    partitions_of,
+    print_json,
+)
 from penstock.log.follow import FolderReader
-from penstock.model import Topic
-from penstock.model.errors import InvalidTopic, PenstockError
 from penstock.storage import LocalFiles
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from penstock.model import Topic
     from penstock.storage import Partition
 
 _POLL_S = 0.05
 _PREVIEW_BYTES = 100
 
 
-def _start(_: click.Context, __: click.Parameter, text: str) -> int | str:
-    if text in {"earliest", "latest"}:
-        return text
-    if text.isascii() and text.isdigit() and len(text) <= 20:
-        return int(text)
-    raise click.BadParameter(f"{text!r} is neither earliest, latest nor an offset")
-
-
-def _topic(_: click.Context, __: click.Parameter, text: str) -> Topic:
-    try:
-        return Topic.parse(text)
-    except InvalidTopic as error:
-        raise click.BadParameter(str(error)) from None
-
-
 @click.command()
-@click.argument("topic", metavar="TOPIC", callback=_topic)
+@click.argument("topic", metavar="TOPIC", callback=parse_topic)
 @data_dir_option
 @click.option(
     "--from",
     "start",
     metavar="earliest|latest|OFFSET",
-    callback=_start,
+    callback=parse_start,
     default="latest",
     show_default=True,
 )
@@ -72,14 +64,7 @@ def tail(
 
     Example: penstock tail --from earliest --count 10 /default/traces
     """
-    directory = existing_data_directory(data_dir)
-    partitions = [
-        found
-        for found in directory.partitions()
-        if found.topic == topic and partition in {None, found.number}
-    ]
-    if not partitions:
-        raise PenstockError(f"{data_dir} holds no topic {topic}")
+    partitions = partitions_of(existing_data_directory(data_dir), topic, partition)
     readers = [(p, FolderReader(LocalFiles(), p.log_folder, start)) for p in partitions]
     for found, offset, message in itertools.islice(_messages(readers, follow=follow), count):
         _print_message(found, offset, message, as_json=as_json)

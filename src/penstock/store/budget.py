@@ -189,7 +189,11 @@ class _SharedFile:
 
 def read_claims(files: Files, path: Path) -> list[Claim] | None:
     """What stands in a shared file; None where it is something else."""
-    is_budget = read_whole(files, path).startswith(_MAGIC)
+    file = files.open(path)
+    try:
+        is_budget = file.pread(len(_MAGIC), 0) == _MAGIC
+    finally:
+        file.close()
     return _SharedFile(files, path).claims() if is_budget else None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import math
 import threading
@@ -73,6 +74,7 @@ class Maintenance:
         self._limit = math.inf if budget is None else 0.0
         self._doomed: dict[int, _Doomed] = {}
         self._freed = Commit()
+        self._lacking = 0  # bytes that an append waits for
         self._stopped = False
         self._admission = threading.Lock()
         self._job = Job(pool, self._run)
@@ -87,14 +89,21 @@ class Maintenance:
         """Something may have become removable."""
         self._job.ask()
 
+    def give_up(self) -> None:
+        """There will be no room any more; who waits for it hears of that."""
+        self._stopped = True
+        self._wake()
+
     def stop(self) -> None:
         """Ends the job; who waits for room hears of it."""
-        self._stopped = True
+        self.give_up()
         self._job.stop()
-        self._wake()
         if self._budget is not None:
             self._ask_budget(0)
-            self._budget.close()
+            try:
+                self._budget.close()
+            except (OSError, LogLocked) as error:
+                _LOG.warning("the shared budget could not be told of the end: %s", error)
 
     # --- admission -----------------------------------------------------------------------------
 
@@ -117,7 +126,7 @@ class Maintenance:
         return self.used_bytes + size <= self._limit
 
     def wait_for_room(self, size: int, timeout: float | None) -> None:
-        """Returns when there is room; StoreFull after the timeout, or where there never can be."""
+        """Returns when there is room, or the store is over; StoreFull after the timeout."""
         until = math.inf if timeout is None else self._clock.monotonic() + timeout
         while not self._stopped:
             freed = self._freed
@@ -125,10 +134,9 @@ class Maintenance:
                 return
             left = until - self._clock.monotonic()
             if left <= 0:
-                break
+                text = f"{self.used_bytes} bytes are used of {self._limit:.0f}"
+                raise StoreFull(text, retry_after_s=TICK_S)
             freed.settle(min(left, TICK_S))
-        used = self.used_bytes
-        raise StoreFull(f"{used} bytes are used of {self._limit:.0f}", retry_after_s=TICK_S)
 
     def next_chance(self) -> Commit:
         """What to await before trying again."""
@@ -143,6 +151,7 @@ class Maintenance:
         if self.has_room(size):
             return True
         self._metrics.count(names.STORE_THROTTLED)
+        self._lacking = max(self._lacking, size)
         self._job.ask()
         return False
 
@@ -172,13 +181,16 @@ class Maintenance:
             self._timers.start("tick", TICK_S, self._job.ask)
 
     def _tidy(self) -> None:
-        self._ask_budget(0)
+        lacking, before = self._lacking, self.used_bytes
+        self._ask_budget(lacking)
+        if self._needed_bytes + lacking > self._limit:
+            self._make_room_in_log(lacking)
         with self._journal.lock:
             plan = plan_removals(
                 self._journal.state,
                 self._settings,
                 self._clock.wall_ns(),
-                self._needed_bytes,
+                self._needed_bytes + lacking,
                 self._limit,
             )
             for info, reason in plan.removals:
@@ -187,9 +199,11 @@ class Maintenance:
             self._remove_doomed()
         if plan.over_limit:
             self._metrics.count(names.STORE_SIZE_EMERGENCIES)
-            self._make_room_in_log()
-            self._log.enforce_retention()
-        self._wake()
+        enough = self.has_room(lacking)
+        if enough:
+            self._lacking = 0
+        if enough or self.used_bytes < before:  # else who waits would only ask again, and again
+            self._wake()
 
     def _doom(self, info: SegmentInfo, reason: Reason) -> None:
         """Notes the removal, and before it what becomes of bundles that somebody lacks."""
@@ -224,10 +238,14 @@ class Maintenance:
             del self._doomed[segment_seq]
         self._segments.sync()
 
-    def _make_room_in_log(self) -> None:
+    def _make_room_in_log(self, lacking: int) -> None:
         """What is in segments already need not be in the log, nor in its last file."""
-        self._seal_soon()
         self._log.roll()
+        with contextlib.suppress(DiskFull):  # then removals have to make room
+            self._log.flush()
+            self._log.enforce_retention()
+        if self._needed_bytes + lacking > self._limit:
+            self._seal_soon()
 
     def _wake(self) -> None:
         freed, self._freed = self._freed, Commit()

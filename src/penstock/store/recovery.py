@@ -113,7 +113,7 @@ class _Recovery:
             )
             # Its first event is a snapshot: a checkpoint that is older was merely not replaced.
             self._walk(walk, start)
-        except FormatError as error:
+        except Damaged as error:  # not UnsupportedVersion: a newer store is left as it is
             self._report(LOG_NAME, str(error))
         finally:
             file.close()
@@ -213,7 +213,7 @@ class _Recovery:
             info = read_info(self._files, self._segments / name)
             if info.segment_seq != seq:
                 raise Damaged(f"it says that it is segment {info.segment_seq}")
-        except FormatError as error:
+        except Damaged as error:
             self._report(name, f"unreadable, and kept as {name}.damaged: {error}")
             self._files.rename(self._segments / name, self._segments / f"{name}.damaged")
             self.found.state.next_seq = max(self.found.state.next_seq, seq + 1)

@@ -7,12 +7,13 @@ import threading
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Final
 
+from penstock.model.errors import Damaged
 from penstock.segment import SegmentReader, segment_name
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from penstock.segment import StoredBundle
+    from penstock.segment import SegmentInfo, StoredBundle
     from penstock.storage.files import Files
 
 OPEN_READERS: Final = 4
@@ -32,23 +33,26 @@ class SegmentFolder:
         """Where a segment is."""
         return self.folder / segment_name(segment_seq)
 
-    def reader(self, segment_seq: int) -> SegmentReader:
-        """An open segment. Damaged, or FileNotFoundError."""
+    def reader(self, info: SegmentInfo) -> SegmentReader:
+        """An open segment. FileNotFoundError; Damaged also where it is not the one meant."""
+        segment_seq = info.segment_seq
         with self._lock:
             reader = self._open.get(segment_seq)
             if reader is not None:
                 self._open.move_to_end(segment_seq)
                 return reader
         reader = SegmentReader.open(self.files, self.path(segment_seq))
+        if reader.info != info:  # its bundles must not pass for others
+            raise Damaged(f"{reader.name} is another segment than the one that was sealed")
         with self._lock:
             self._open[segment_seq] = reader
             while len(self._open) > OPEN_READERS:
                 self._open.popitem(last=False)
         return reader
 
-    def bundle(self, segment_seq: int, index: int) -> StoredBundle:
+    def bundle(self, info: SegmentInfo, index: int) -> StoredBundle:
         """One bundle, mapped."""
-        return self.reader(segment_seq).bundle(index)
+        return self.reader(info).bundle(index)
 
     def remove(self, segment_seq: int) -> None:
         """Unlinks the file; whoever reads it reads on. Durable after `sync`."""

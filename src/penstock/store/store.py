@@ -336,7 +336,8 @@ class Store:
                 self._maintenance.wait_for_room(len(message), 0.0)
             except StoreFull:
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(chance.settle_async(), 1.0)
+                    async with asyncio.timeout(1.0):  # wait_for may swallow a cancellation
+                        await chance.settle_async()
             self._check()
         return await self.log.append_async(message)
 
@@ -475,8 +476,11 @@ class Store:
             return tuple(self._journal.state.segments.values())
 
     def read_segment(self, segment_seq: int) -> SegmentReader:
-        """A sealed segment, whoever has or has not acknowledged it."""
-        return self._segments.reader(segment_seq)
+        """A sealed segment, whoever has or has not acknowledged it. FileNotFoundError: none is."""
+        info = self._journal.state.segments.get(segment_seq)
+        if info is None:
+            raise FileNotFoundError(f"{self.name} has no segment {segment_seq}")
+        return self._segments.reader(info)
 
     def snapshot(self) -> tuple[tuple[SegmentInfo, ...], list[StoredBundle]]:
         """The sealed segments and the bundles of the open one: each bundle exactly once."""
@@ -519,6 +523,7 @@ class Store:
     def _fail(self, stopped: StoreStopped) -> None:
         _LOG.critical("%s: %s", self.name, stopped, exc_info=stopped.__cause__)
         self._failure = self._failure or stopped
+        self._maintenance.give_up()
         self._hub.wake_all()
 
     def _sealed(self) -> None:

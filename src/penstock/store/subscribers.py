@@ -217,13 +217,17 @@ class Hub:
     def _read(self, feed: Feed, place: Place) -> StoredBundle | None:
         """The bundle; None where it is gone, or is noted as lost."""
         seq, index = place
+        info = self._journal.state.segments.get(seq)
+        if info is None:  # it was dropped meanwhile
+            with self._journal.lock:
+                feed.claims.pop(place, None)
+            return None
         try:
-            return self._segments.bundle(seq, index)
+            return self._segments.bundle(info, index)
         except (Damaged, FileNotFoundError) as error:
             with self._journal.lock:
                 feed.claims.pop(place, None)
-                info = self._journal.state.segments.get(seq)
-                if info is None or feed.gone:  # it was dropped meanwhile
+                if seq not in self._journal.state.segments or feed.gone:
                     return None
                 self.damaged.add(seq)
                 text = "%s: bundle %d of segment %d is lost: %s"
@@ -334,8 +338,9 @@ class Subscription:
             if left <= 0:
                 return None
             wait = min(left, got)
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(changed.settle_async(), None if wait == math.inf else wait)
+            with contextlib.suppress(TimeoutError):  # wait_for may swallow a cancellation
+                async with asyncio.timeout(None if wait == math.inf else wait):
+                    await changed.settle_async()
 
     def __iter__(self) -> Iterator[Delivery]:
         """Bundle by bundle, for ever."""

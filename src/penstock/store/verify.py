@@ -349,11 +349,13 @@ def _cost(reader: SegmentReader, bundles: set[int]) -> tuple[int, int]:
 
 
 def _size(files: Files, path: Path) -> int:
-    file = files.open(path)
-    try:
-        return file.size()
-    finally:
-        file.close()
+    with contextlib.suppress(FileNotFoundError):  # removed meanwhile
+        file = files.open(path)
+        try:
+            return file.size()
+        finally:
+            file.close()
+    return 0
 
 
 # --- repairing ---------------------------------------------------------------------------------
