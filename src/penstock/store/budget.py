@@ -33,6 +33,11 @@ class Budget(Protocol):
         """What the store may use now. `wanted_bytes` says how much it would like, to go on."""
         ...
 
+    @property
+    def most_bytes(self) -> int:
+        """What the store can ever get."""
+        ...
+
     def close(self) -> None:
         """The store is closed. What it uses still counts."""
         ...
@@ -50,6 +55,11 @@ class EvenShare:
         self._share = total_bytes // stores
 
     def limit(self, used_bytes: int, wanted_bytes: int) -> int:  # noqa: ARG002 - never changes
+        """Its part."""
+        return self._share
+
+    @property
+    def most_bytes(self) -> int:
         """Its part."""
         return self._share
 
@@ -112,6 +122,11 @@ class FairShare:
             mine = self._decide(others, used_bytes, wanted_bytes)
             self._file.write([*others, mine])
         return mine.granted_bytes
+
+    @property
+    def most_bytes(self) -> int:
+        """All but what is always left for the others."""
+        return self._total - (self._stores - 1) * self._unit
 
     def close(self) -> None:
         """Keeps only what it uses, and asks for nothing more."""

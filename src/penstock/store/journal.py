@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
+from penstock.log.commit import ALREADY
 from penstock.store.format import Snapshot
 
 if TYPE_CHECKING:
@@ -28,11 +29,13 @@ class Journal:
         self._acks = acks
         self._compact_bytes = compact_bytes
         self._compaction: Commit | None = None
+        self.latest: Commit = ALREADY
+        """Resolves when every event so far is as durable as the settings say."""
 
     def record(self, *events: Event) -> Commit:
         """Notes the events; they become durable together."""
         with self.lock:
-            commit = self._acks.record(events)
+            commit = self.latest = self._acks.record(events)
             for event in events:
                 self.state.apply(event)
             self.state.advance()

@@ -10,9 +10,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from penstock.log.commit import Commit
+from penstock.log.format import HEADER_BYTES
 from penstock.log.pool import Timers
 from penstock.metrics import names
-from penstock.model.errors import DiskFull, LogLocked, LogUnavailable, StoreFull
+from penstock.model.errors import DiskFull, LogLocked, LogUnavailable, MessageTooLarge, StoreFull
 from penstock.store.format import Answered, Outcome, Reason, Removed
 from penstock.store.jobs import Job
 from penstock.store.retention import plan_removals
@@ -89,6 +90,15 @@ class Maintenance:
         """Something may have become removable."""
         self._job.ask()
 
+    def sealed(self) -> None:
+        """A segment has come: over the limit its part of the log goes before the next is sealed."""
+        if self.used_bytes > self._limit:
+            try:
+                self._log.enforce_retention()
+            except OSError as error:
+                _LOG.warning("the log's files are removed later: %s", error)
+        self._job.ask()
+
     def give_up(self) -> None:
         """There will be no room any more; who waits for it hears of that."""
         self._stopped = True
@@ -126,7 +136,13 @@ class Maintenance:
         return self.used_bytes + size <= self._limit
 
     def wait_for_room(self, size: int, timeout: float | None) -> None:
-        """Returns when there is room, or the store is over; StoreFull after the timeout."""
+        """Returns when there is room, or the store is over; StoreFull after the timeout.
+
+        MessageTooLarge: there never can be.
+        """
+        most = math.inf if self._budget is None else self._budget.most_bytes
+        if size + HEADER_BYTES > most:  # an empty log has a header all the same
+            raise MessageTooLarge(f"{size} bytes; all that the store may ever use is {most:.0f}")
         until = math.inf if timeout is None else self._clock.monotonic() + timeout
         while not self._stopped:
             freed = self._freed
@@ -232,9 +248,8 @@ class Maintenance:
         self._journal.flush()
         for segment_seq in list(self._doomed):
             if segment_seq in self._damaged:
-                self._segments.set_aside(segment_seq)
-            else:
-                self._segments.remove(segment_seq)
+                self._segments.keep_aside(segment_seq)
+            self._segments.remove(segment_seq)
             del self._doomed[segment_seq]
         self._segments.sync()
 

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.log import format as log_format
 from penstock.log.scan import End, Gap, Run, read_header, scan_frames
 from penstock.model.errors import Damaged, FormatError
-from penstock.segment import segment_name, segment_seq_of
-from penstock.segment.inventory import read_info
+from penstock.segment import SegmentReader, segment_name, segment_seq_of
 from penstock.storage.documents import decode_document
 from penstock.storage.files import read_whole
 from penstock.store.ack_log import (
@@ -87,6 +86,7 @@ class _Recovery:
         self._removed: set[int] = set()
         self._known_before = 0  # segments below it that the snapshot does not list were removed
         self._damaged = False
+        self._is_known = False  # which store it is
 
     def run(self) -> Recovered:
         self.replay()
@@ -135,6 +135,7 @@ class _Recovery:
 
     def _begin_with(self, document: dict[str, Any]) -> None:
         self.found.state.load(document)
+        self._is_known = True
         self._known_before = self.found.state.next_seq
         self._removed.clear()
 
@@ -210,15 +211,18 @@ class _Recovery:
         """Takes in a segment that was sealed just before the end."""
         name = segment_name(seq)
         try:
-            info = read_info(self._files, self._segments / name)
-            if info.segment_seq != seq:
-                raise Damaged(f"it says that it is segment {info.segment_seq}")
+            reader = SegmentReader.open(self._files, self._segments / name)
+            if reader.info.segment_seq != seq:
+                raise Damaged(f"it says that it is segment {reader.info.segment_seq}")
+            if self._is_known and reader.store_id != self.found.state.store_id:
+                raise Damaged("it belongs to another store")
         except Damaged as error:
             self._report(name, f"unreadable, and kept as {name}.damaged: {error}")
             self._files.rename(self._segments / name, self._segments / f"{name}.damaged")
             self.found.state.next_seq = max(self.found.state.next_seq, seq + 1)
             return
-        self._note(Sealed(info))
+        self._is_known, self.found.state.store_id = True, reader.store_id
+        self._note(Sealed(reader.info))
 
     def _give_up(self, info: SegmentInfo) -> None:
         """A segment whose file is gone, which is no loss if everybody had it."""

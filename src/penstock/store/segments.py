@@ -60,12 +60,11 @@ class SegmentFolder:
         with contextlib.suppress(FileNotFoundError):
             self.files.remove(self.path(segment_seq))
 
-    def set_aside(self, segment_seq: int) -> None:
-        """Keeps a damaged file under a name that nothing reads."""
-        self.forget(segment_seq)
+    def keep_aside(self, segment_seq: int) -> None:
+        """Gives a damaged file a second name, which nothing reads and nobody removes."""
         path = self.path(segment_seq)
-        with contextlib.suppress(FileNotFoundError):
-            self.files.rename(path, path.with_name(path.name + ".damaged"))
+        with contextlib.suppress(FileNotFoundError, FileExistsError):
+            self.files.link(path, path.with_name(path.name + ".damaged"))
 
     def sync(self) -> None:
         """Makes removals durable."""

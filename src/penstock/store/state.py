@@ -15,6 +15,7 @@ from penstock.store.format import (
     Activated,
     Answered,
     Outcome,
+    Reason,
     Registered,
     Removed,
     Sealed,
@@ -26,6 +27,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from penstock.store.format import Event
+
+_OUTCOMES = {
+    Reason.ACKED: Outcome.ACKED,
+    Reason.AGE: Outcome.DROPPED,
+    Reason.SIZE: Outcome.DROPPED,
+    Reason.LOST: Outcome.LOST,
+}
+"""What a bundle's outcome must have been, when its segment was removed for that reason."""
 
 
 @dataclass(slots=True)
@@ -154,7 +163,8 @@ class StoreState:
                 return self._answer(event)
             case Sealed(info):
                 self._add(info)
-            case Removed(_, seq, end_offset):
+            case Removed(reason, seq, end_offset):
+                self._settle_rest(seq, reason)
                 self._remove(seq, end_offset)
             case Registered(number, start_seq, name):
                 older = self.named(name)
@@ -193,6 +203,13 @@ class StoreState:
         self.segment_bytes += info.size
         self.next_seq = max(self.next_seq, info.segment_seq + 1)
         self.sealed_offset = max(self.sealed_offset, info.end_offset)
+
+    def _settle_rest(self, segment_seq: int, reason: Reason) -> None:
+        """Counts what has no outcome: a power loss may tear a removal from what came before it."""
+        info = self.segments.get(segment_seq)
+        if info is not None:
+            for subscriber, missing in self.outstanding(info):
+                subscriber.settle(segment_seq, missing, _OUTCOMES[reason])
 
     def _remove(self, segment_seq: int, end_offset: int) -> None:
         info = self.segments.pop(segment_seq, None)

@@ -462,6 +462,7 @@ class Store:
     def _wait_or_undo(self, commit: Commit, undo: Event) -> None:
         try:
             commit.wait()
+            self._journal.flush()  # with `interval` too, where a full disk kept it from a new file
         except PenstockError:
             with self._journal.lock, contextlib.suppress(PenstockError):
                 self._journal.record(undo)
@@ -528,7 +529,7 @@ class Store:
 
     def _sealed(self) -> None:
         self._hub.wake_all()
-        self._ask_for_maintenance()
+        self._maintenance.sealed()
 
     def _ask_for_maintenance(self) -> None:
         self._maintenance.ask()

@@ -15,7 +15,7 @@ import logging
 import math
 from typing import TYPE_CHECKING
 
-from penstock.log.commit import ALREADY, Commit
+from penstock.log.commit import Commit
 from penstock.model.errors import Damaged, InvalidArgument, SubscriberUnknown
 from penstock.store.format import Answered, Outcome
 
@@ -230,6 +230,8 @@ class Hub:
                 if seq not in self._journal.state.segments or feed.gone:
                     return None
                 self.damaged.add(seq)
+                with contextlib.suppress(OSError):  # now, since a restart forgets who is damaged
+                    self._segments.keep_aside(seq)
                 text = "%s: bundle %d of segment %d is lost: %s"
                 _LOG.error(text, feed.state.name, index, seq, error)
                 self._record(feed, Outcome.LOST, seq, index)
@@ -251,7 +253,7 @@ class Hub:
             if place[0] in self._journal.state.segments:
                 commit = self._record(feed, outcome, *place)
             else:  # dropped, or others have answered for it: it is counted already
-                commit, mine = ALREADY, False
+                commit, mine = self._journal.latest, False
             if outcome is Outcome.NACKED and mine:
                 pause = self._backoff(feed, place) if retry_s is None else retry_s
                 heapq.heappush(feed.retries, (self._clock.monotonic() + pause, place))
