@@ -177,13 +177,21 @@ class FileSet:
             if self._closed:
                 return 0
             gone = () if last else self._forget()
-            for file in gone:
-                with contextlib.suppress(FileNotFoundError):
-                    self.files.remove(file.path)
-                self.files.sync_folder(self._folder)  # in order, or a power loss leaves a hole
-                self._metrics.count(names.LOG_REMOVED_FILES)
+            for number, file in enumerate(gone):
+                try:
+                    self._remove(file)
+                except OSError:
+                    with self._lock:  # they are tried again, and until then they are there
+                        self._sealed = (*gone[number:], *self._sealed)
+                    raise
             self._write_checkpoint()
         return len(gone)
+
+    def _remove(self, file: LogFile) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            self.files.remove(file.path)
+        self.files.sync_folder(self._folder)  # in order, or a power loss leaves a hole
+        self._metrics.count(names.LOG_REMOVED_FILES)
 
     def _forget(self) -> tuple[LogFile, ...]:
         """Takes the files that may go off the list, so that no new reader finds them."""

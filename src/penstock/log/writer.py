@@ -79,18 +79,20 @@ class FileWriter:
         frames = b"".join(fmt.encode_frames(messages, first_offset, header.seed))
         block = head + frames + bytes(max(MIN_ZEROED_BYTES, reserve_bytes))
         file: File | None = None
+        replaced = False
         try:
             file = files.create(scratch)
             file.pwrite([block], 0)
             file.sync()
             files.rename(scratch, path)
+            replaced = name is not None
             files.sync_folder(path.parent)  # so that the name survives
         except OSError as error:
             if file is not None:
                 file.close()
             with contextlib.suppress(OSError):
                 files.remove(scratch)
-            if error.errno in OUT_OF_SPACE:
+            if error.errno in OUT_OF_SPACE and not replaced:  # else the old file is gone
                 raise _disk_full() from error
             raise
         writer = cls(path, file, header, len(block), clock.monotonic())

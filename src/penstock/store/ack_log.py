@@ -19,7 +19,7 @@ from penstock.storage.files import write_atomically
 from penstock.store.format import SNAPSHOT, Snapshot, decode_event, encode_event
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
     from pathlib import Path
 
     from penstock.log.batch import CommitBatch
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from penstock.log.pool import Pool
     from penstock.metrics import LogMetrics
     from penstock.model.clock import Clock
+    from penstock.model.errors import LogPoisoned
     from penstock.storage.files import Files
     from penstock.store.format import Event
 
@@ -55,6 +56,7 @@ class AckLog(GroupCommit):
         clock: Clock,
         pool: Pool,
         metrics: LogMetrics,
+        on_poisoned: Callable[[LogPoisoned], None] | None = None,
     ) -> None:
         """A log whose first event must be a snapshot: it makes the file."""
         settings = LogSettings(
@@ -65,6 +67,7 @@ class AckLog(GroupCommit):
         )
         super().__init__(settings, first_event, name=name, clock=clock, pool=pool, metrics=metrics)
         self._folder = folder
+        self._on_poisoned = on_poisoned
         self._files = files
         self._log_id = uuid.uuid4()
         self._writer: FileWriter | None = None
@@ -149,6 +152,12 @@ class AckLog(GroupCommit):
             write_atomically(self._files, self._folder / CHECKPOINT_NAME, data)
         except OSError as error:
             _LOG.warning("%s: no checkpoint: %s", self.name, error)
+
+    def _poisoned_by(self, error: BaseException) -> LogPoisoned:
+        poisoned = super()._poisoned_by(error)
+        if self._on_poisoned is not None:
+            self._on_poisoned(poisoned)
+        return poisoned
 
     def _show(self, batch: CommitBatch) -> None:
         """Nobody reads it while it is open."""

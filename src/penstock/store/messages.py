@@ -73,9 +73,9 @@ def decode_bundle(message: bytes) -> Bundle:
     """The bundle in a message whose CRC was verified, without copying; Damaged otherwise."""
     try:
         return _decode_bundle(message)
-    except (struct.error, ValueError, OSError, pa.ArrowException, EOFError) as error:
-        if isinstance(error, PenstockError):
-            raise
+    except PenstockError:
+        raise
+    except (struct.error, ValueError, OSError, EOFError, StopIteration, pa.ArrowException) as error:
         raise Damaged(f"not a bundle: {error}") from error
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import copy
+import functools
 import logging
 import os
 import random
@@ -51,7 +52,7 @@ if TYPE_CHECKING:
     from penstock.log import Append, Commit
     from penstock.log.batch import Buffer
     from penstock.log.pool import Pool
-    from penstock.model.errors import StoreUnavailable
+    from penstock.model.errors import LogPoisoned, StoreUnavailable
     from penstock.segment import SegmentInfo, SegmentReader, StoredBundle
     from penstock.storage.files import Files, Lock
     from penstock.store.format import Event
@@ -125,7 +126,9 @@ class Store:
             clock=clock,
             pool=pool,
             metrics=metrics.for_log(f"{name}/ack.log"),
+            on_poisoned=self._stop_without_answers,
         )
+        self._workers = workers
         self._journal = Journal(state, acks, settings.ack_log_bytes)
         try:
             self._begin(files, clock, workers, metrics, memory, decoder, slots, budget, jitter)
@@ -389,6 +392,7 @@ class Store:
             commit = self._journal.record(Registered(number, self._start_seq(start), name))
             self._journal.compact()  # so that two files know of it
         self._wait_or_undo(commit, Unregistered(number))
+        self._ask_for_maintenance()  # what it does not want may now be nobody's
         return True
 
     def unregister(self, name: str) -> None:
@@ -526,6 +530,13 @@ class Store:
         self._failure = self._failure or stopped
         self._maintenance.give_up()
         self._hub.wake_all()
+
+    def _stop_without_answers(self, poisoned: LogPoisoned) -> None:
+        """Nothing could be deleted any more. Called within a turn, where no lock may be taken."""
+        stopped = StoreStopped(f"the store stopped: {poisoned}")
+        stopped.__cause__ = poisoned
+        self._failure = self._failure or stopped
+        self._workers.submit(functools.partial(self._fail, stopped))
 
     def _sealed(self) -> None:
         self._hub.wake_all()
