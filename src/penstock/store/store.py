@@ -404,6 +404,7 @@ class Store:
             self._journal.compact()
             self._hub.forget(number)
         commit.wait()
+        self._journal.flush()
         self._ask_for_maintenance()
 
     def activate(self, name: str) -> None:
@@ -426,6 +427,7 @@ class Store:
             self._hub.forget(number)
             commit = self._journal.compact()
         commit.wait()
+        self._journal.flush()
         self._ask_for_maintenance()
 
     def subscribers(self) -> list[SubscriberStatus]:
