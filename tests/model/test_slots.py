@@ -32,6 +32,8 @@ def batch(rows: int) -> pa.RecordBatch:
         ("SPAN_LINKS", 43),
         ("SPAN_EVENT_ATTRS", 44),
         ("SPAN_LINK_ATTRS", 45),
+        ("MESSAGE_RECORDS", 58),
+        ("REMAINDER", 59),
         ("RAW_LOGS", 60),
         ("RAW_TRACES", 61),
         ("RAW_METRICS", 62),
@@ -50,7 +52,7 @@ def test_slots_have_the_numbers_of_otel_arrow(name: str, number: int) -> None:
 def test_every_name_of_the_table_is_a_slot() -> None:
     """Two names never share a number."""
     assert all(0 <= number < 64 for number in OTAP.names)
-    assert len(set(OTAP.names.values())) == len(OTAP.names) == 30
+    assert len(set(OTAP.names.values())) == len(OTAP.names) == 32
 
 
 def test_unknown_slot_has_a_name_all_the_same() -> None:

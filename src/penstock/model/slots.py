@@ -84,6 +84,10 @@ SPAN_EVENTS: Final = 42
 SPAN_LINKS: Final = 43
 SPAN_EVENT_ATTRS: Final = 44
 SPAN_LINK_ATTRS: Final = 45
+MESSAGE_RECORDS: Final = 58
+"""How many root records each message of the bundle has, where it has several."""
+REMAINDER: Final = 59
+"""What OTAP has no column for."""
 RAW_LOGS: Final = 60
 RAW_TRACES: Final = 61
 RAW_METRICS: Final = 62
@@ -105,4 +109,6 @@ OTAP: Final = SlotTable(
     ),
     max_root_records=MAX_ROOT_RECORDS,
 )
-"""The payload types of OTel-Arrow with their ids; 60 to 62 are raw OTLP requests, column `data`."""
+"""The payload types of OTel-Arrow with their ids; 60 to 62 are raw OTLP requests, column `data`.
+
+58 and 59 are Penstock's own."""
