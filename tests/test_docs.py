@@ -35,6 +35,7 @@ from penstock.model.errors import InvalidTopic
 from penstock.model.settings import Compression, SegmentSettings, SizePolicy, StoreSettings
 from penstock.model.topics import decode_part, encode_part
 from penstock.segment import SegmentInfo
+from penstock.server.config import Config
 from penstock.storage import DataDirectory
 from penstock.storage.documents import encode_document
 from penstock.store.ack_log import CHECKPOINT_KIND, CHECKPOINT_VERSION
@@ -277,6 +278,27 @@ def test_the_choices_of_a_setting_are_all_explained(kind: type[enum.Enum]) -> No
     name = {Compression: "compression", SizePolicy: "size_policy"}[kind]
     shown = [row[0] for row in table_rows(DOCS / "settings.md", name)]
     assert shown == [choice.value for choice in kind]
+
+
+def server_settings(part: object, path: str = "") -> Iterator[tuple[str, str, str]]:
+    """Every key of the server's configuration, its default and its meaning."""
+    for field in dataclasses.fields(part):  # type: ignore[arg-type]
+        value = getattr(part, field.name)
+        if "kind" not in field.metadata:
+            yield from server_settings(value, f"{path}{field.name}.")
+            continue
+        shown = field.metadata["kind"].show(value)
+        text = ", ".join(shown) if isinstance(shown, list) else str(shown).lower()
+        yield f"{path}{field.name}", text, field.metadata["text"]
+
+
+def test_the_serving_page_is_complete() -> None:
+    """Every key with its default and its meaning, in the order of the tree."""
+    found = [
+        (key, default.lower(), meaning)
+        for key, default, meaning in table_rows(DOCS / "serving.md", "key")
+    ]
+    assert found == list(server_settings(Config()))
 
 
 @pytest.mark.parametrize("page", [ROOT / "README.md", DOCS / "settings.md"], ids=lambda p: p.name)

@@ -14,6 +14,7 @@ from penstock import __version__
 from penstock.cli.app import cli
 from tests.cli.running import finish, log_folder, run, start
 from tests.cli.stores import make_store
+from tests.load.receiver import receiver
 from tests.log.small_logs import write_log
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ JSON_CALLS = {
     ("demo",): ["--kills", "1", "--seconds", "0.2"],
     ("fsck",): ["{data}"],
     ("inspect",): ["{data}"],
+    ("load",): ["--endpoint", "{otlp}", "--spans", "20", "--spans-per-second", "0"],
     ("subscribers", "add"): ["--data-dir", "{data}", "logs", "newcomer"],
     ("subscribers", "list"): ["--data-dir", "{data}"],
     ("subscribers", "remove"): ["--data-dir", "{data}", "logs", "exporter"],
@@ -80,8 +82,9 @@ def test_unknown_option_is_a_usage_error(path: tuple[str, ...]) -> None:
 def test_json_is_all_there_is_on_stdout(path: tuple[str, ...], data: Path) -> None:
     """One document, or one a line."""
     make_store(data)
-    arguments = [part.format(data=data) for part in JSON_CALLS[path]]
-    answer = run(*path, "--json", *arguments)
+    with receiver() as otlp:
+        arguments = [part.format(data=data, otlp=otlp.url) for part in JSON_CALLS[path]]
+        answer = run(*path, "--json", *arguments)
     assert (answer.code, answer.err) == (0, "")
     assert len(answer.json_lines) == (67 if path == ("tail",) else 1)
 
@@ -113,6 +116,15 @@ def test_main_help_lists_every_command() -> None:
         ["tail", "--count", "many", "traces"],
         ["tail", "--partition", "-1", "traces"],
         ["inspect", "--frames", "-1", "file"],
+        ["load", "--endpoint", "ftp://localhost"],
+        ["load", "--signals", "spans"],
+        ["load", "--spans-per-second", "-1"],
+        ["load", "--seconds", "0"],
+        ["load", "--spans", "0"],
+        ["load", "--spans", "5", "--seconds", "1"],
+        ["load", "--processes", "0"],
+        ["load", "--concurrency", "0"],
+        ["load", "--batch", "0"],
         ["topics", "--data-dir", __file__],
         ["subscribers"],
         ["subscribers", "no-such-command"],
@@ -150,6 +162,8 @@ def test_usage_error_exits_with_2(arguments: list[str]) -> None:
         ["subscribers", "reset", "--data-dir", "{data}", "traces", "exporter"],
         ["inspect", "{missing}"],
         ["inspect", "{empty}"],
+        ["load", "--endpoint", "127.0.0.1:1"],
+        ["load", "--endpoint", "http://no-such-host.invalid"],
         ["fsck", "{missing}"],
         ["fsck", "{empty}"],
     ],

@@ -16,6 +16,8 @@ from penstock import __version__
 from penstock.cli.demo import demo
 from penstock.cli.fsck import fsck
 from penstock.cli.inspect import inspect
+from penstock.cli.load import load
+from penstock.cli.serve import serve
 from penstock.cli.subscribers import subscribers
 from penstock.cli.tail import tail
 from penstock.cli.topics import topics
@@ -30,7 +32,7 @@ def cli() -> None:
     """OpenTelemetry into the lakehouse without losing a span."""
 
 
-for command in (demo, fsck, inspect, subscribers, tail, topics):
+for command in (demo, fsck, inspect, load, serve, subscribers, tail, topics):
     cli.add_command(command)
 
 

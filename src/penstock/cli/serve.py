@@ -1,0 +1,74 @@
+"""`penstock serve`: receives, stores, delivers."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+from typing import Any
+
+import click
+
+from penstock.model.errors import PenstockError
+
+
+@click.command()
+@click.option("--config", "file", type=click.Path(path_type=Path, dir_okay=False), help="YAML.")
+@click.option("--data-dir", type=click.Path(path_type=Path, file_okay=False), help="The data.")
+@click.option("--host", help="The address to listen on.  [default: 127.0.0.1]")
+@click.option("--grpc-port", type=click.IntRange(0, 65535), help="OTLP/gRPC.  [default: 4317]")
+@click.option("--http-port", type=click.IntRange(0, 65535), help="OTLP/HTTP.  [default: 4318]")
+@click.option("--flight-port", type=click.IntRange(0, 65535), help="Flight.  [default: 4319]")
+@click.option("--web-port", type=click.IntRange(0, 65535), help="Health, API.  [default: 4320]")
+@click.option("--workers", type=click.IntRange(1, 256), help="Processes.  [default: 1]")
+@click.option("--print-config", is_flag=True, help="Print what it would run with, and end.")
+def serve(file: Path | None, print_config: bool, **flags: Any) -> None:
+    """Receive OTLP, store it durably, and deliver it.
+
+    Every setting can stand in the file, in the environment (PENSTOCK_LISTEN_GRPC_PORT) and some in
+    flags; flags win over the environment, and that over the file. Port 0 picks a free one. When
+    ready, one line of JSON on stdout says which. SIGTERM or Ctrl-C stops it in order; a second one
+    at once.
+
+    Example: penstock serve --data-dir data --workers 2
+    """
+    from penstock.server import config as configuration
+    from penstock.server.logs import set_up_logging
+    from penstock.server.supervisor import Supervisor
+
+    config = configuration.load(_read(file), _environment(), _tree(flags))
+    if print_config:
+        import yaml
+
+        click.echo(yaml.safe_dump(configuration.document(config), sort_keys=False), nl=False)
+        return
+    set_up_logging(config.logging)
+
+    async def run() -> None:
+        await Supervisor(config).run()
+
+    asyncio.run(run())
+
+
+def _read(file: Path | None) -> object:
+    if file is None:
+        return None
+    import yaml
+
+    try:
+        return yaml.safe_load(file.read_text(encoding="utf-8"))
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise PenstockError(f"{file} is not YAML: {' '.join(str(error).split())}") from None
+
+
+def _environment() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if name.startswith("PENSTOCK_")}
+
+
+def _tree(flags: dict[str, Any]) -> dict[str, Any]:
+    given = {name: value for name, value in flags.items() if value is not None}
+    tree: dict[str, Any] = {}
+    for name in ("data_dir", "workers"):
+        if name in given:
+            tree[name] = str(given.pop(name))
+    return {**tree, "listen": given} if given else tree

@@ -1,0 +1,1 @@
+"""OTLP in: receives, validates, stores durably, and only then answers."""

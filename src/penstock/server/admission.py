@@ -1,0 +1,86 @@
+"""Whether there is room for one more request. The hot path adds two numbers and reads a flag."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from typing import TYPE_CHECKING, Final
+
+from penstock.server.refusals import Cause, Refusal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from penstock.server.config import Limits
+
+SAMPLE_S: Final = 0.5
+_RETRY_S: Final = 1.0
+
+
+class Admission:
+    """One worker's bounds. `sample` runs in the background."""
+
+    def __init__(self, limits: Limits, data_dir: Path) -> None:
+        self._limits = limits
+        self._data_dir = data_dir
+        self._in_flight = 0
+        self.pressure: str | None = None
+        """Why requests are put off at present."""
+        self.disk_full = False
+
+    def check(self, size: int = 0) -> None:
+        """Refusal where there is no room for so many bytes more."""
+        if self.pressure is not None:
+            raise Refusal(Cause.BUSY, self.pressure, retry_after_s=_RETRY_S)
+        if self._in_flight + size > self._limits.in_flight and self._in_flight:
+            text = f"{self._in_flight} bytes of other requests are being answered"
+            raise Refusal(Cause.BUSY, text, retry_after_s=_RETRY_S)
+
+    @contextlib.contextmanager
+    def hold(self, size: int = 0) -> Iterator[Callable[[int], None]]:
+        """Counts a request's bytes while it is being answered; the result counts more of them.
+
+        Refusal for want of room, at first or as it grows.
+        """
+        held = 0
+
+        def grow(more: int) -> None:
+            nonlocal held
+            self.check(more)
+            held += more
+            self._in_flight += more
+
+        try:
+            grow(size)
+            yield grow
+        finally:
+            self._in_flight -= held
+
+    @property
+    def in_flight_bytes(self) -> int:
+        """Bytes of requests being answered."""
+        return self._in_flight
+
+    def sample(self) -> None:
+        """Looks at memory and disk."""
+        free = shutil.disk_usage(self._data_dir).free
+        self.disk_full = free < self._limits.disk_free
+        memory = resident_bytes()
+        most = self._limits.memory
+        if self.disk_full:
+            self.pressure = f"the disk has only {free} bytes left"
+        elif most is not None and memory > most:
+            self.pressure = f"the memory in use is {memory} bytes of {most}"
+        else:
+            self.pressure = None
+
+
+def resident_bytes() -> int:
+    """The memory of this process; 0 where the system does not say."""
+    try:
+        with open("/proc/self/statm", "rb") as file:  # noqa: PTH123 - every half second
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:
+        return 0

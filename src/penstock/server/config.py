@@ -1,0 +1,360 @@
+"""What a server is told: by file, environment and flags, in one typed tree.
+
+Precedence: flags over environment over file over defaults. `PENSTOCK_LISTEN_GRPC_PORT` is
+`listen.grpc_port`. An unknown key is an error that names the nearest one.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+from penstock.model.errors import InvalidSetting
+from penstock.model.settings import (
+    GIB,
+    MIB,
+    Compression,
+    Durability,
+    LogSettings,
+    SegmentSettings,
+    SizePolicy,
+    StoreSettings,
+)
+from penstock.server.units import parse_duration, parse_size, show_duration, show_size
+
+ENVIRONMENT: Final = "PENSTOCK_"
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """How a value is read from text, and written again."""
+
+    read: Callable[[object], Any]
+    show: Callable[[Any], object] = lambda value: value
+
+
+def _integer(value: object) -> int:
+    text = str(value).strip()
+    if isinstance(value, bool) or not (text.isascii() and text.isdigit()) or len(text) > 18:
+        raise InvalidSetting(f"{value!r} is no whole number")
+    return int(text)
+
+
+def _port(value: object) -> int:
+    port = _integer(value)
+    if port > 65535:
+        raise InvalidSetting(f"{value!r} is no port; the highest is 65535")
+    return port
+
+
+def _truth(value: object) -> bool:
+    words = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+    found = words.get(str(value).lower())
+    if found is None:
+        raise InvalidSetting(f"{value!r} is neither true nor false")
+    return found
+
+
+def _text(value: object) -> str:
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise InvalidSetting(f"{value!r} is no text")
+    return str(value)
+
+
+def _texts(value: object) -> tuple[str, ...]:
+    if isinstance(value, str):
+        return tuple(part.strip() for part in value.split(",") if part.strip())
+    if isinstance(value, Sequence):
+        return tuple(_text(part) for part in value)
+    raise InvalidSetting(f"{value!r} is no list")
+
+
+def _signals(value: object) -> tuple[str, ...]:
+    return tuple(map(_one_of("traces", "logs", "metrics").read, _texts(value)))
+
+
+def _hours(value: object) -> float:
+    """A bare number is hours; anything else says its unit."""
+    try:
+        return parse_duration(f"{value}h") / 3600
+    except InvalidSetting:
+        return parse_duration(value) / 3600
+
+
+def _optional(kind: Kind) -> Kind:
+    def read(value: object) -> Any:
+        return None if value is None or value in ("", "none") else kind.read(value)
+
+    def show(value: Any) -> object:
+        return None if value is None else kind.show(value)
+
+    return Kind(read, show)
+
+
+def _one_of(*words: str) -> Kind:
+    def read(value: object) -> str:
+        if value not in words:
+            raise InvalidSetting(f"{value!r} is not one of {', '.join(words)}")
+        return str(value)
+
+    return Kind(read)
+
+
+INTEGER = Kind(_integer)
+TRUTH = Kind(_truth)
+TEXT = Kind(_text)
+PORT = Kind(_port)
+SIGNALS = Kind(_signals, list)
+HOURS = Kind(_hours)
+SIZE = Kind(parse_size, show_size)
+DURATION = Kind(parse_duration, show_duration)
+FILE = _optional(Kind(lambda value: Path(_text(value)), str))
+
+
+def _key(default: Any, kind: Kind, text: str) -> Any:
+    return field(default=default, metadata={"kind": kind, "text": text})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listen:
+    """Where clients come in."""
+
+    host: str = _key("127.0.0.1", TEXT, "the address to listen on")
+    grpc_port: int = _key(4317, PORT, "OTLP/gRPC; 0 picks a free one")
+    http_port: int = _key(4318, PORT, "OTLP/HTTP; 0 picks a free one")
+    flight_port: int = _key(4319, PORT, "Arrow Flight; 0 picks a free one")
+    web_port: int = _key(4320, PORT, "health, metrics and API; 0 picks a free one")
+    unprotected: bool = _key(
+        False, TRUTH, "listens beyond loopback though neither tokens nor client certificates guard"
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tls:
+    """Encryption, on every port."""
+
+    certificate: Path | None = _key(None, FILE, "the server's certificate chain, PEM")
+    key: Path | None = _key(None, FILE, "its private key, PEM")
+    client_ca: Path | None = _key(None, FILE, "clients must show a certificate signed by these")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Auth:
+    """Who may come in."""
+
+    tokens_file: Path | None = _key(
+        None, FILE, "one bearer token a line, and the namespaces it may use; read again on change"
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What one request, and all of them together, may take."""
+
+    request: int = _key(16 * MIB, SIZE, "bytes of a request as sent")
+    decompressed: int = _key(64 * MIB, SIZE, "bytes of a request after decompression")
+    records: int = _key(200_000, INTEGER, "spans, log records or data points in a request")
+    parts: int = _key(1_000_000, INTEGER, "records, attributes and items of arrays in a request")
+    in_flight: int = _key(256 * MIB, SIZE, "bytes of all requests being answered, for each worker")
+    memory: int | None = _key(
+        2 * GIB, _optional(SIZE), "memory of a worker over which requests are put off"
+    )
+    disk_free: int = _key(256 * MIB, SIZE, "free disk space under which requests are put off")
+    timeout: float = _key(30.0, DURATION, "the longest that a request may take to arrive")
+    connections: int = _key(4096, INTEGER, "open connections, for each worker and port")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dedupe:
+    """Retried requests are acknowledged without a second copy."""
+
+    window: float = _key(600.0, DURATION, "how long a request is remembered; 0: not at all")
+    signals: tuple[str, ...] = _key(("traces",), SIGNALS, "traces, logs, metrics")
+    entries: int = _key(65_536, INTEGER, "requests remembered for each topic")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Segment:
+    """The columnar files."""
+
+    target_size: int = _key(32 * MIB, SIZE, "a segment is sealed at this size")
+    max_open_duration: float = _key(5.0, DURATION, "a segment is sealed at this age")
+    compression: str = _key("none", _one_of("none", "lz4", "zstd"), "of column buffers")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wal:
+    """The log that every request is in before it is answered."""
+
+    durability: str = _key("sync", _one_of("sync", "interval", "buffer"), "what an answer means")
+    flush_interval: float = _key(0.025, DURATION, "with interval: the time between syncs")
+    rotate_size: int = _key(64 * MIB, SIZE, "a log file is finished at this size")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retention:
+    """What stays on disk."""
+
+    max_retain_after_ingestion_hours: float | None = _key(
+        None,
+        _optional(HOURS),
+        "segments older than this go, delivered or not",
+    )
+    size_cap: int | None = _key(None, _optional(SIZE), "most bytes on disk, of all topics together")
+    size_cap_policy: str = _key(
+        "backpressure", _one_of("backpressure", "drop_oldest"), "what happens at the cap"
+    )
+    size_cap_sharing: str = _key(
+        "even", _one_of("even", "fair"), "fair: a busy topic may use what idle ones leave"
+    )
+    steady_state_headroom: int = _key(0, SIZE, "bytes of acknowledged segments kept all the same")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Logging:
+    """What the server says of itself, on stderr."""
+
+    format: str = _key("auto", _one_of("auto", "json", "pretty"), "auto: pretty on a terminal")
+    level: str = _key("info", _one_of("debug", "info", "warning", "error"), "the least important")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """Everything that a server is told."""
+
+    data_dir: Path = _key(Path("data"), Kind(lambda v: Path(_text(v)), str), "the data")
+    workers: int = _key(1, INTEGER, "receiving processes; each has its partition of every topic")
+    stop_deadline: float = _key(30.0, DURATION, "the longest that stopping may take")
+    listen: Listen = Listen()
+    tls: Tls = Tls()
+    auth: Auth = Auth()
+    limits: Limits = Limits()
+    dedupe: Dedupe = Dedupe()
+    segment: Segment = Segment()
+    wal: Wal = Wal()
+    retention: Retention = Retention()
+    logging: Logging = Logging()
+
+    def store_settings(self) -> StoreSettings:
+        """The same for one store."""
+        hours = self.retention.max_retain_after_ingestion_hours
+        return StoreSettings(
+            log=LogSettings(
+                durability=Durability(self.wal.durability),
+                sync_interval_s=self.wal.flush_interval,
+                rotate_bytes=self.wal.rotate_size,
+                max_message_bytes=self.limits.decompressed,
+                queue_bytes=2 * self.limits.decompressed,
+                retention_bytes=0,
+            ),
+            segment=SegmentSettings(
+                target_bytes=self.segment.target_size,
+                max_open_s=self.segment.max_open_duration,
+                compression=Compression(self.segment.compression),
+            ),
+            size_policy=SizePolicy(self.retention.size_cap_policy),
+            max_age_s=None if hours is None else hours * 3600,
+            headroom_bytes=self.retention.steady_state_headroom,
+        )
+
+
+Tree: TypeAlias = "Mapping[str, object]"
+
+
+def load(file: object, environment: Mapping[str, str], flags: Tree) -> Config:
+    """The configuration; InvalidSetting names the key that is wrong."""
+    tree: dict[str, Any] = {}
+    _merge(tree, _mapping(file, "the configuration"))
+    _merge(tree, _from_environment(environment))
+    _merge(tree, flags)
+    config: Config = _build(Config, tree, "")
+    return config
+
+
+def document(config: Config) -> dict[str, Any]:
+    """The configuration as a file would say it."""
+    return _document(config)
+
+
+def _document(part: Any) -> dict[str, Any]:
+    found = {}
+    for each in dataclasses.fields(part):
+        value = getattr(part, each.name)
+        kind = each.metadata.get("kind")
+        found[each.name] = _document(value) if kind is None else kind.show(value)
+    return found
+
+
+def _build(cls: Any, tree: Mapping[str, object], path: str) -> Any:
+    known = {each.name: each for each in dataclasses.fields(cls)}
+    for name in tree:
+        if name not in known:
+            raise InvalidSetting(_unknown(f"{path}{name}", str(name), known))
+    values = {}
+    for name, value in tree.items():
+        kind = known[name].metadata.get("kind")
+        if kind is None:
+            section = _mapping(value, f"{path}{name}")
+            values[name] = _build(type(known[name].default), section, f"{path}{name}.")
+            continue
+        try:
+            values[name] = kind.read(value)
+        except InvalidSetting as error:
+            raise InvalidSetting(f"{path}{name}: {error}") from None
+    return cls(**values)
+
+
+def _unknown(path: str, name: str, known: Mapping[str, object]) -> str:
+    near = difflib.get_close_matches(name, known, 1, 0.5)
+    hint = f"; did you mean {path.removesuffix(name)}{near[0]}?" if near else ""
+    return f"unknown setting {path}{hint}"
+
+
+def _mapping(value: object, what: str) -> Mapping[str, object]:
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise InvalidSetting(f"{what} is no mapping of names to values")
+    return value
+
+
+def _merge(tree: dict[str, Any], over: Tree) -> None:
+    for name, value in over.items():
+        if isinstance(value, Mapping) and isinstance(tree.get(name), dict):
+            _merge(tree[name], value)
+        else:
+            tree[name] = dict(value) if isinstance(value, Mapping) else value
+
+
+def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
+    tree: dict[str, Any] = {}
+    names = {name: path for path in _paths(Config) for name in [_variable(path)]}
+    for name, value in environment.items():
+        if not name.startswith(ENVIRONMENT):
+            continue
+        if name not in names:
+            near = difflib.get_close_matches(name, names, 1, 0.6)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            raise InvalidSetting(f"unknown environment variable {name}{hint}")
+        *sections, last = names[name]
+        part = tree
+        for section in sections:
+            part = part.setdefault(section, {})
+        part[last] = value
+    return tree
+
+
+def _variable(path: Sequence[str]) -> str:
+    return ENVIRONMENT + "_".join(path).upper()
+
+
+def _paths(cls: Any, before: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    for each in dataclasses.fields(cls):
+        if "kind" in each.metadata:
+            yield (*before, each.name)
+        else:
+            yield from _paths(type(each.default), (*before, each.name))

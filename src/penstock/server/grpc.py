@@ -1,0 +1,89 @@
+"""OTLP over gRPC: raw bytes in, raw bytes out; nothing is parsed before it is bounded."""
+
+from __future__ import annotations
+
+import functools
+import logging
+from typing import TYPE_CHECKING, Any, Final
+
+import grpc
+import grpc.aio
+
+from penstock.otel.signals import Signal
+from penstock.server.auth import NAMESPACE_HEADER
+from penstock.server.compression import decompress_marked
+from penstock.server.refusals import MESSAGE_CHARACTERS, Cause, Refusal, refusal_for
+
+if TYPE_CHECKING:
+    from penstock.server.admission import Admission
+    from penstock.server.auth import Gate
+    from penstock.server.config import Limits
+    from penstock.server.ingest import Ingest
+
+_LOG = logging.getLogger(__name__)
+_STATUS_DETAILS: Final = "grpc-status-details-bin"
+_CODES: Final = {code.value[0]: code for code in grpc.StatusCode}
+
+
+class OtlpGrpc:
+    """The `Export` methods of the three services."""
+
+    def __init__(self, ingest: Ingest, gate: Gate, admission: Admission, limits: Limits) -> None:
+        self._ingest = ingest
+        self._admission = admission
+        self._gate = gate
+        self._limits = limits
+
+    def handlers(self) -> list[grpc.GenericRpcHandler]:
+        """One for each service."""
+        return [
+            grpc.method_handlers_generic_handler(
+                signal.service,
+                {
+                    "Export": grpc.unary_unary_rpc_method_handler(
+                        functools.partial(self._export, signal)
+                    )
+                },
+            )
+            for signal in Signal
+        ]
+
+    async def _export(self, signal: Signal, data: bytes, context: Any) -> bytes:
+        try:
+            headers = dict(context.invocation_metadata() or ())
+            namespace = self._gate.admit(
+                _text(headers.get("authorization")), _text(headers.get(NAMESPACE_HEADER))
+            )
+            if len(data) > self._limits.request:
+                text = f"a request of {len(data)} bytes; the most is {self._limits.request}"
+                raise Refusal(Cause.TOO_LARGE, text)
+            with self._admission.hold(len(data)) as grow:
+                body = decompress_marked(data, self._limits.decompressed)
+                grow(len(body) - len(data) if body is not data else 0)
+                accepted = await self._ingest.take(signal, namespace, body)
+            return signal.response(accepted.rejected, accepted.message)
+        except Exception as error:
+            refusal = refusal_for(error)
+            details = ((_STATUS_DETAILS, refusal.status().SerializeToString()),)
+            code = _CODES[refusal.cause.grpc_code]
+            await context.abort(code, refusal.message[:MESSAGE_CHARACTERS], details)
+            raise  # abort does not return
+
+
+def options(limits: Limits) -> list[tuple[str, int]]:
+    """Bounds of the transport. Decompression is not left to it: it knows no bound."""
+    return [
+        ("grpc.max_receive_message_length", limits.request + 1024),
+        ("grpc.max_send_message_length", 4 * 1024 * 1024),
+        ("grpc.per_message_decompression", 0),
+        ("grpc.so_reuseport", 1),
+        ("grpc.max_concurrent_streams", 1024),
+        ("grpc.keepalive_time_ms", 60_000),
+        ("grpc.keepalive_timeout_ms", 20_000),
+        ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
+        ("grpc.max_metadata_size", 64 * 1024),
+    ]
+
+
+def _text(value: str | bytes | None) -> str | None:
+    return value.decode("latin-1") if isinstance(value, bytes) else value

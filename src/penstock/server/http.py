@@ -1,0 +1,209 @@
+"""OTLP over HTTP: a small ASGI application without a framework, which would halve its speed."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+from typing import TYPE_CHECKING, Any, Final
+
+from penstock.model.errors import InvalidArgument
+from penstock.otel.signals import Signal
+from penstock.server.auth import NAMESPACE_HEADER
+from penstock.server.compression import decompress
+from penstock.server.refusals import Cause, Refusal, as_json, refusal_for
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from penstock.server.admission import Admission
+    from penstock.server.auth import Gate
+    from penstock.server.config import Limits
+    from penstock.server.ingest import Ingest
+
+    Scope = dict[str, Any]
+    Receive = Callable[[], Awaitable[dict[str, Any]]]
+    Send = Callable[[dict[str, Any]], Awaitable[None]]
+
+_LOG = logging.getLogger(__name__)
+PROTOBUF: Final = "application/x-protobuf"
+JSON: Final = "application/json"
+LONG_BYTES: Final = 64 * 1024
+_SIGNALS: Final = {signal.http_path: signal for signal in Signal}
+
+
+class OtlpHttp:
+    """`POST /v1/traces`, `/v1/logs` and `/v1/metrics`."""
+
+    def __init__(self, ingest: Ingest, gate: Gate, admission: Admission, limits: Limits) -> None:
+        self._ingest = ingest
+        self._admission = admission
+        self._gate = gate
+        self._limits = limits
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """ASGI."""
+        if scope["type"] != "http":
+            return
+        headers = {
+            name.decode("latin-1").lower(): value.decode("latin-1")
+            for name, value in scope["headers"]
+        }
+        kind = headers.get("content-type", "").partition(";")[0].strip().lower()
+        body = Body(receive)
+        try:
+            answer = await self._answer(scope, body, headers, kind)
+        except _Gone:
+            return
+        except Exception as error:  # noqa: BLE001 - whatever it was, the client must hear of it
+            refusal = refusal_for(error)
+            await self._throw_away_the_rest(body)
+            await _refuse(send, refusal, kind, close=not body.ended)
+        else:
+            await _send(send, 200, kind, answer)
+
+    async def _answer(self, scope: Scope, body: Body, headers: dict[str, str], kind: str) -> bytes:
+        signal = _SIGNALS.get(scope["path"])
+        if signal is None:
+            raise Refusal(Cause.NOT_FOUND, f"nothing is at {scope['path']}")
+        if scope["method"] != "POST":
+            raise Refusal(Cause.WRONG_METHOD, f"{scope['method']} is not POST")
+        namespace = self._gate.admit(
+            headers.get("authorization"), _as_utf8(headers.get(NAMESPACE_HEADER))
+        )
+        if kind not in (PROTOBUF, JSON):
+            raise Refusal(Cause.UNSUPPORTED, f"{kind!r} is neither {PROTOBUF} nor {JSON}")
+        with self._admission.hold() as grow:
+            data = await self._read(body, headers, grow)
+            encoding = headers.get("content-encoding", "")
+            if encoding:
+                size = len(data)
+                data = await _aside(decompress, data, encoding, self._limits.decompressed)
+                grow(max(0, len(data) - size))
+            if kind == JSON:
+                data = await _aside(self._from_json, signal, data)
+            accepted = await self._ingest.take(signal, namespace, data)
+        if kind == PROTOBUF:
+            return signal.response(accepted.rejected, accepted.message)
+        return _json_response(signal, accepted.rejected, accepted.message)
+
+    async def _throw_away_the_rest(self, body: Body) -> None:
+        """So that the client sees the answer and not a reset; a longer or slower rest is cut."""
+        left = self._limits.request
+        with contextlib.suppress(TimeoutError, _Gone):
+            async with asyncio.timeout(self._limits.timeout):
+                while left > 0 and not body.ended:
+                    left -= len(await body.piece())
+
+    def _from_json(self, signal: Signal, data: bytes) -> bytes:
+        from penstock.otel.from_json import request_from_json
+
+        try:
+            return request_from_json(signal, data, max_parts=self._limits.parts)
+        except InvalidArgument as error:
+            raise Refusal(Cause.INVALID, str(error)) from None
+
+    async def _read(
+        self, body: Body, headers: dict[str, str], grow: Callable[[int], None]
+    ) -> bytes:
+        """The whole body, in time and within its bound."""
+        most = self._limits.request
+        length = headers.get("content-length", "")
+        if length.isdigit() and int(length) > most:
+            raise Refusal(Cause.TOO_LARGE, f"a body of {length} bytes; the most is {most}")
+        try:
+            async with asyncio.timeout(self._limits.timeout):
+                return await body.whole(most, grow)
+        except TimeoutError:
+            raise Refusal(Cause.TOO_SLOW, "the body did not arrive in time") from None
+
+
+class _Gone(Exception):
+    """The client has gone; there is nobody to answer."""
+
+
+class Body:
+    """A request's body, as it arrives."""
+
+    def __init__(self, receive: Receive) -> None:
+        self._receive = receive
+        self.ended = False
+
+    async def piece(self) -> bytes:
+        """What comes next; not to be asked for after the end."""
+        message = await self._receive()
+        if message["type"] == "http.disconnect":
+            self.ended = True
+            raise _Gone
+        self.ended = not message.get("more_body")
+        piece: bytes = message.get("body", b"")
+        return piece
+
+    async def whole(self, most: int, grow: Callable[[int], None]) -> bytes:
+        """All of it; Refusal where it is too much."""
+        pieces: list[bytes] = []
+        size = 0
+        while not self.ended:
+            pieces.append(await self.piece())
+            size += len(pieces[-1])
+            if size > most:
+                raise Refusal(Cause.TOO_LARGE, f"the body has more than {most} bytes")
+            grow(len(pieces[-1]))
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
+def _as_utf8(header: str | None) -> str | None:
+    """Headers are bytes; a namespace in them is UTF-8."""
+    try:
+        return None if header is None else header.encode("latin-1").decode()
+    except UnicodeDecodeError:
+        raise Refusal(Cause.INVALID, f"{NAMESPACE_HEADER} is not UTF-8") from None
+
+
+async def _aside(work: Callable[..., bytes], *arguments: Any) -> bytes:
+    """Long work goes to a thread, so that other requests are answered meanwhile."""
+    if any(isinstance(each, bytes) and len(each) > LONG_BYTES for each in arguments):
+        return await asyncio.to_thread(work, *arguments)
+    return work(*arguments)
+
+
+async def _refuse(send: Send, refusal: Refusal, kind: str, *, close: bool) -> None:
+    extra = []
+    if refusal.retry_after_header is not None:
+        extra.append((b"retry-after", refusal.retry_after_header.encode()))
+    if refusal.cause is Cause.WRONG_METHOD:
+        extra.append((b"allow", b"POST"))
+    if refusal.cause is Cause.UNAUTHENTICATED:
+        extra.append((b"www-authenticate", b"Bearer"))
+    if close:
+        extra.append((b"connection", b"close"))  # the rest of the body was not read
+    status = refusal.status()
+    is_protobuf = kind == PROTOBUF
+    body = status.SerializeToString() if is_protobuf else json.dumps(as_json(status)).encode()
+    await _send(send, refusal.cause.http_status, PROTOBUF if is_protobuf else JSON, body, extra)
+
+
+async def _send(
+    send: Send,
+    status: int,
+    kind: str,
+    body: bytes,
+    extra: list[tuple[bytes, bytes]] | None = None,
+) -> None:
+    headers = [
+        (b"content-type", kind.encode()),
+        (b"content-length", str(len(body)).encode()),
+        *(extra or []),
+    ]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+def _json_response(signal: Signal, rejected: int, message: str) -> bytes:
+    if not rejected and not message:
+        return b"{}"
+    from google.protobuf.json_format import MessageToDict
+
+    response = signal.response_class.FromString(signal.response(rejected, message))
+    return json.dumps(MessageToDict(response)).encode()

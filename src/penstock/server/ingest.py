@@ -1,0 +1,79 @@
+"""From a request's bytes to a durable message: the same for gRPC and HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from penstock.model.errors import PenstockError
+from penstock.otel.validate import RequestLimits, check_request
+from penstock.server.refusals import Cause, Refusal, refusal_of
+
+if TYPE_CHECKING:
+    from penstock.otel.signals import Signal
+    from penstock.server.config import Limits
+    from penstock.server.repeats import Repeats
+    from penstock.server.stores import Stores
+    from penstock.store import Store
+
+_LOG = logging.getLogger(__name__)
+PATIENCE_S: Final = 2.0
+"""How long a request waits for room on disk before the client is asked to come again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """What a client is told: everything else of the request is durable."""
+
+    rejected: int = 0
+    message: str = ""
+
+
+class Ingest:
+    """One worker's way in. A cancelled request is stored whole or not at all."""
+
+    def __init__(self, stores: Stores, repeats: Repeats, limits: Limits) -> None:
+        self._stores = stores
+        self._repeats = repeats
+        self._limits = RequestLimits(max_records=limits.records, max_parts=limits.parts)
+        self._storing: set[asyncio.Task[None]] = set()
+
+    async def take(self, signal: Signal, namespace: str, data: bytes) -> Accepted:
+        """Returns when the request is durable; Refusal says why nothing of it was stored."""
+        try:
+            checked = check_request(signal, data, self._limits)
+            if checked.records:
+                store = await self._stores.get(namespace, signal)
+                await self._store(signal, store, checked.data)
+            return Accepted(checked.rejected, checked.problem)
+        except PenstockError as error:
+            raise refusal_of(error) from error
+
+    async def _store(self, signal: Signal, store: Store, data: bytes) -> None:
+        """Goes on when the client has gone: its retry must find that the request is stored."""
+        task = asyncio.create_task(self._store_once(signal, store, data))
+        self._storing.add(task)
+        task.add_done_callback(self._storing.discard)
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError:
+            task.add_done_callback(_note_the_end)
+            raise
+
+    async def _store_once(self, signal: Signal, store: Store, data: bytes) -> None:
+        async with self._repeats.once(signal, store.folder.parent, data) as is_new:
+            if is_new:
+                try:
+                    async with asyncio.timeout(PATIENCE_S):
+                        append = await store.append_async(data)
+                except TimeoutError:
+                    text = "there is no room on disk"
+                    raise Refusal(Cause.BUSY, text, retry_after_s=PATIENCE_S) from None
+                await append.durable
+
+
+def _note_the_end(task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and task.exception() is not None:
+        _LOG.warning("a request whose client had gone was not stored: %s", task.exception())

@@ -1,0 +1,136 @@
+"""The stores of one worker: one for each namespace and signal, opened with the first request."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Final
+
+from penstock.model.errors import PenstockError
+from penstock.model.topics import Topic
+from penstock.otel.signals import Signal
+from penstock.server.refusals import Cause, Refusal, refusal_of
+from penstock.store import Store
+from penstock.store.budget import Budget, EvenShare, FairShare
+
+if TYPE_CHECKING:
+    from penstock.metrics import Metrics
+    from penstock.server.config import Config
+    from penstock.storage import DataDirectory
+    from penstock.store.decoding import Decoder
+
+_LOG = logging.getLogger(__name__)
+MAX_TOPICS: Final = 1000
+"""Anyone who may choose a namespace may make topics; each costs files."""
+
+
+class Stores:
+    """Opens each store once; safe for the tasks of one event loop."""
+
+    def __init__(
+        self,
+        directory: DataDirectory,
+        partition: int,
+        config: Config,
+        decoders: dict[Signal, Decoder],
+        metrics: Metrics,
+    ) -> None:
+        self._directory = directory
+        self._partition = partition
+        self._config = config
+        self._settings = config.store_settings()
+        self._decoders = decoders
+        self._metrics = metrics
+        self._open: dict[_Key, Store] = {}
+        self._opening: dict[_Key, asyncio.Task[Store]] = {}
+        self._closed = False
+
+    async def open_all(self) -> None:
+        """Opens what the last process left: it is sealed and delivered without a request.
+
+        Partitions of workers that are no more are shared out.
+        """
+        for partition in list(self._directory.partitions()):
+            signal = _signal_of(partition.topic)
+            if partition.number % self._config.workers == self._partition and signal is not None:
+                await self._open_once((partition.topic, partition.number), signal)
+
+    async def get(self, namespace: str, signal: Signal) -> Store:
+        """The store; Refusal where it cannot be opened."""
+        try:
+            key = (Topic(namespace, signal.value), self._partition)
+        except PenstockError as error:
+            raise Refusal(Cause.INVALID, str(error)) from None
+        store = self._open.get(key)
+        if store is not None and store.failure is None and store.log.failure is None:
+            return store
+        if key not in self._opening and len(self._open) + len(self._opening) >= MAX_TOPICS:
+            raise Refusal(Cause.BUSY, f"there are {MAX_TOPICS} topics already", retry_after_s=60.0)
+        return await self._open_once(key, signal)
+
+    def all(self) -> list[Store]:
+        """Those that are open."""
+        return list(self._open.values())
+
+    async def close(self) -> None:
+        """Seals and closes all of them."""
+        self._closed = True
+        for task in list(self._opening.values()):
+            await asyncio.wait([task])
+        stores, self._open = list(self._open.values()), {}
+        await asyncio.gather(*(store.close_async() for store in stores))
+
+    async def _open_once(self, key: _Key, signal: Signal) -> Store:
+        if self._closed:
+            raise Refusal(Cause.UNAVAILABLE, "the server is stopping", retry_after_s=5.0)
+        task = self._opening.get(key)
+        if task is None:
+            task = self._opening[key] = asyncio.create_task(self._open_store(key, signal))
+            task.add_done_callback(lambda _: self._opening.pop(key, None))
+        return await asyncio.shield(task)
+
+    async def _open_store(self, key: _Key, signal: Signal) -> Store:
+        stopped = self._open.pop(key, None)
+        try:
+            if stopped is not None:
+                _LOG.warning("%s is opened again", stopped.name)
+                await stopped.close_async()
+            store = await asyncio.to_thread(self._open_blocking, *key, signal)
+        except PenstockError as error:
+            raise refusal_of(error) from error
+        except OSError as error:
+            raise Refusal(Cause.UNAVAILABLE, str(error), retry_after_s=5.0) from error
+        self._open[key] = store
+        return store
+
+    def _open_blocking(self, topic: Topic, number: int, signal: Signal) -> Store:
+        name = f"{topic}/{number}"
+        store = Store.open(
+            self._directory.partition(topic, number).folder,
+            self._settings,
+            name=name,
+            decoder=self._decoders[signal],
+            budget=self._budget(name),
+            metrics=self._metrics,
+        )
+        for problem in store.problems:
+            _LOG.error("%s: %s", name, problem)
+        return store
+
+    def _budget(self, name: str) -> Budget | None:
+        """A share of the cap: one for each signal of each worker, and of other namespaces none."""
+        cap, count = self._config.retention.size_cap, len(Signal) * self._config.workers
+        if cap is None:
+            return None
+        if self._config.retention.size_cap_sharing == "even":
+            return EvenShare(cap, count)
+        unit = self._settings.segment.target_bytes
+        path = self._directory.root / "budget"
+        return FairShare(path, cap, count, key=name, unit_bytes=unit)
+
+
+_Key = tuple[Topic, int]
+
+
+def _signal_of(topic: Topic) -> Signal | None:
+    return next((signal for signal in Signal if signal.value == topic.name), None)

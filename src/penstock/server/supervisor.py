@@ -1,0 +1,165 @@
+"""`penstock serve`: reserves the ports, starts the workers, and starts again those that die."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import json
+import logging
+import os
+import signal
+import ssl
+import sys
+from typing import TYPE_CHECKING, Final
+
+from penstock.model.errors import InvalidSetting
+from penstock.server.admin import Admin
+from penstock.server.auth import Gate
+from penstock.server.child import Child
+from penstock.server.http_server import http_server, reserve
+from penstock.storage import DataDirectory, LocalFiles
+
+if TYPE_CHECKING:
+    import socket
+
+    from penstock.server.config import Config
+
+_LOG = logging.getLogger(__name__)
+_FIRST_PAUSE_S: Final = 0.2
+_LONGEST_PAUSE_S: Final = 10.0
+
+
+def check(config: Config) -> None:
+    """Refuses what would be unsafe or cannot work."""
+    if config.workers < 1:
+        raise InvalidSetting("workers must be at least 1")
+    if (config.tls.certificate is None) != (config.tls.key is None):
+        raise InvalidSetting("tls needs a certificate and its key")
+    if config.tls.client_ca is not None and config.tls.certificate is None:
+        raise InvalidSetting("tls.client_ca needs tls.certificate and tls.key")
+    _check_tls(config)
+    guarded = config.auth.tokens_file is not None or config.tls.client_ca is not None
+    host = config.listen.host
+    if not guarded and not config.listen.unprotected and not _is_loopback(host):
+        raise InvalidSetting(
+            f"{host} can be reached from other machines, and neither auth.tokens_file nor "
+            "tls.client_ca guards it; set one, or listen.unprotected to say that it is meant"
+        )
+    config.store_settings()
+    Gate(config.auth.tokens_file)
+
+
+def _check_tls(config: Config) -> None:
+    """Reads what workers and web port will read, before they do."""
+    tls = config.tls
+    if tls.certificate is None or tls.key is None:
+        return
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    try:
+        context.load_cert_chain(tls.certificate, tls.key)
+    except (OSError, ssl.SSLError) as error:
+        raise InvalidSetting(f"tls.certificate and tls.key cannot be used: {error}") from None
+    try:
+        if tls.client_ca is not None:
+            context.load_verify_locations(tls.client_ca)
+    except (OSError, ssl.SSLError) as error:
+        raise InvalidSetting(f"tls.client_ca cannot be used: {error}") from None
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+class Supervisor:
+    """The process that people start and stop."""
+
+    def __init__(self, config: Config) -> None:
+        check(config)
+        self._config = config
+        self._sockets: dict[str, socket.socket] = {}
+        self._children: list[Child] = []
+        self._stopping = asyncio.Event()
+
+    async def run(self) -> None:
+        """From the ready line to the end of the last worker."""
+        directory = DataDirectory(self._config.data_dir)
+        directory.create()
+        lock = LocalFiles().lock(self._config.data_dir / ".lock")
+        try:
+            await self._serve()
+        finally:
+            for each in self._sockets.values():
+                each.close()
+            lock.release()
+
+    async def _serve(self) -> None:
+        listen = self._config.listen
+        for name in ("grpc", "http", "web"):
+            self._sockets[name] = reserve(listen.host, getattr(listen, f"{name}_port"))
+        ports = {name: each.getsockname()[1] for name, each in self._sockets.items()}
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._on_signal)
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)  # tokens are read again without it
+        self._children = [
+            Child(self._config, number, ports["grpc"], ports["http"])
+            for number in range(self._config.workers)
+        ]
+        guards = [asyncio.create_task(self._guard(child)) for child in self._children]
+        gate = Gate(self._config.auth.tokens_file)
+        web = http_server(Admin(self._config, self._children, gate), self._config)
+        serving = asyncio.create_task(web.serve(sockets=[self._sockets["web"]]))
+        serving.add_done_callback(lambda _: self._stopping.set())
+        ready = asyncio.create_task(self._say_ready(ports))
+        await self._stopping.wait()
+        ready.cancel()
+        for child in self._children:
+            child.terminate()
+        await asyncio.wait(guards, timeout=self._config.stop_deadline)
+        for child in self._children:
+            child.kill()
+        await asyncio.wait(guards)
+        web.should_exit = True
+        await serving
+
+    async def _say_ready(self, ports: dict[str, int]) -> None:
+        """One line on stdout when every worker listens."""
+        for child in self._children:
+            await child.ready.wait()
+        line = {
+            "ready": True,
+            "grpc": ports["grpc"],
+            "http": ports["http"],
+            "flight": None,
+            "web": ports["web"],
+            "data_dir": str(self._config.data_dir.absolute()),
+        }
+        sys.stdout.write(json.dumps(line) + "\n")
+        sys.stdout.flush()
+
+    async def _guard(self, child: Child) -> None:
+        """Starts a worker again whenever it dies, after a pause that grows."""
+        pause_s = _FIRST_PAUSE_S
+        while not self._stopping.is_set():
+            await child.start()
+            started = asyncio.get_running_loop().time()
+            code = await child.run()
+            if self._stopping.is_set():
+                return
+            lived = asyncio.get_running_loop().time() - started
+            pause_s = _FIRST_PAUSE_S if lived > _LONGEST_PAUSE_S else pause_s
+            _LOG.error("worker %d ended with %d and is started again", child.number, code)
+            try:
+                await asyncio.wait_for(self._stopping.wait(), pause_s)
+            except TimeoutError:
+                pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+
+    def _on_signal(self) -> None:
+        if self._stopping.is_set():  # the second one: at once; what was acknowledged is on disk
+            for child in self._children:
+                child.kill()
+            os._exit(1)
+        self._stopping.set()

@@ -1,0 +1,106 @@
+"""Whether there is room for one more request."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.server import admission as module
+from penstock.server.admission import Admission, resident_bytes
+from penstock.server.config import Limits
+from penstock.server.refusals import Cause, Refusal
+
+
+def admission(folder: Path, **limits: Any) -> Admission:
+    """With these limits and no others that matter."""
+    return Admission(Limits(**{"disk_free": 0, "memory": None, **limits}), folder)
+
+
+def refusal_of(bounds: Admission, size: int) -> Refusal:
+    """What a request of that size is told."""
+    with pytest.raises(Refusal) as refused, bounds.hold(size):
+        pass
+    return refused.value
+
+
+def test_bytes_count_while_they_are_held(tmp_path: Path) -> None:
+    """And not any more after that, whatever happened."""
+    bounds = admission(tmp_path, in_flight=100)
+    with contextlib.suppress(KeyError), bounds.hold(60), bounds.hold(40):
+        assert bounds.in_flight_bytes == 100
+        raise KeyError
+    assert bounds.in_flight_bytes == 0
+
+
+def test_one_byte_over_the_bound_is_put_off(tmp_path: Path) -> None:
+    """With a time after which to try again, and nothing counted for it."""
+    bounds = admission(tmp_path, in_flight=100)
+    with bounds.hold(60):
+        refused = refusal_of(bounds, 41)
+        assert bounds.in_flight_bytes == 60
+    assert refused.cause is Cause.BUSY
+    assert refused.retry_after_s
+
+
+def test_request_may_grow_as_far_as_there_is_room(tmp_path: Path) -> None:
+    """Bytes count as they arrive; what was counted is given back together."""
+    bounds = admission(tmp_path, in_flight=100)
+    with bounds.hold(50), bounds.hold() as grow:
+        grow(30)
+        assert bounds.in_flight_bytes == 80
+        with pytest.raises(Refusal):
+            grow(21)
+        assert bounds.in_flight_bytes == 80
+    assert bounds.in_flight_bytes == 0
+
+
+def test_full_disk_puts_everything_off(tmp_path: Path) -> None:
+    """And says so."""
+    bounds = admission(tmp_path, disk_free=2**62)
+    bounds.sample()
+    assert bounds.disk_full
+    assert "disk" in refusal_of(bounds, 1).message
+
+
+def test_memory_over_its_bound_puts_everything_off(tmp_path: Path) -> None:
+    """The disk is not to blame."""
+    bounds = admission(tmp_path, memory=1)
+    bounds.sample()
+    assert not bounds.disk_full
+    assert "memory" in refusal_of(bounds, 1).message
+
+
+def test_pressure_that_is_over_lets_requests_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the next sample, not before."""
+    bounds = admission(tmp_path, memory=1)
+    bounds.sample()
+    monkeypatch.setattr(module, "resident_bytes", lambda: 1)
+    refusal_of(bounds, 1)
+    bounds.sample()
+    with bounds.hold(1):
+        assert bounds.pressure is None
+
+
+def test_requests_look_at_nothing_but_the_sample(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The hot path makes no system calls."""
+    bounds = admission(tmp_path)
+    bounds.sample()
+    monkeypatch.setattr(module, "resident_bytes", lambda: pytest.fail("looked at memory"))
+    monkeypatch.setattr(module.shutil, "disk_usage", lambda _: pytest.fail("looked at the disk"))
+    with bounds.hold(1):
+        pass
+
+
+def test_memory_is_that_of_the_process() -> None:
+    """As the system says it, in bytes."""
+    before = resident_bytes()
+    taken = os.urandom(64 * 2**20)
+    assert resident_bytes() - before > len(taken) // 2

@@ -1,0 +1,251 @@
+"""Remembers the requests that are durable."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.otel import Signal
+from penstock.server.config import Dedupe
+from penstock.server.repeats import Repeats, Table
+
+T, L = Signal.TRACES, Signal.LOGS
+
+
+class Time:
+    """A clock that stands until it is told."""
+
+    def __init__(self) -> None:
+        self.now_s = 1_000_000.0
+
+    def wall_ns(self) -> int:
+        """The time."""
+        return int(self.now_s * 1e9)
+
+    def monotonic(self) -> float:
+        """The same."""
+        return self.now_s
+
+
+@contextlib.contextmanager
+def repeats(clock: Time | None = None, **settings: Any) -> Iterator[Repeats]:
+    """A worker's, with these settings."""
+    made = Repeats(Dedupe(**settings), clock or Time())
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+async def store(repeats: Repeats, folder: Path, data: bytes, sent: Signal = T) -> bool:
+    """Stores the request if it is to be stored, and says so."""
+    async with repeats.once(sent, folder, data) as is_new:
+        await asyncio.sleep(0)
+        return is_new
+
+
+def digest(number: int) -> bytes:
+    """Of a request."""
+    return hashlib.sha256(str(number).encode()).digest()[:24]
+
+
+def test_second_copy_is_known(tmp_path: Path) -> None:
+    """By all of its bytes and its topic."""
+
+    async def run() -> None:
+        with repeats() as made:
+            assert await store(made, tmp_path / "a", b"one")
+            assert not await store(made, tmp_path / "a", b"one")
+            assert await store(made, tmp_path / "a", b"two")
+            assert await store(made, tmp_path / "b", b"one")
+            assert made.hits == 1
+
+    asyncio.run(run())
+
+
+def test_window_ends(tmp_path: Path) -> None:
+    """After it, the same request is a new one; a repeat does not make it longer."""
+
+    async def run() -> None:
+        clock = Time()
+        with repeats(clock, window=10.0) as made:
+            assert await store(made, tmp_path, b"one")
+            clock.now_s += 9.9
+            assert not await store(made, tmp_path, b"one")
+            clock.now_s += 0.2
+            assert await store(made, tmp_path, b"one")
+            assert not await store(made, tmp_path, b"one")
+
+    asyncio.run(run())
+
+
+def test_window_survives_the_worker(tmp_path: Path) -> None:
+    """Whoever opens the table next knows what was stored, without any order to save it."""
+
+    async def run() -> None:
+        with repeats() as first:
+            assert await store(first, tmp_path, b"one")
+            with repeats() as second:
+                assert not await store(second, tmp_path, b"one")
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("settings", [{"window": 0.0}, {"signals": ("logs",)}])
+def test_nothing_is_remembered_where_it_is_not_asked_for(
+    tmp_path: Path, settings: dict[str, Any]
+) -> None:
+    """Nor is a table made."""
+
+    async def run() -> None:
+        with repeats(**settings) as made:
+            assert await store(made, tmp_path, b"one")
+            assert await store(made, tmp_path, b"one")
+
+    asyncio.run(run())
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_only_traces_are_looked_at_by_default(tmp_path: Path) -> None:
+    """Two equal log records may be two events."""
+
+    async def run() -> None:
+        with repeats() as made:
+            assert await store(made, tmp_path, b"one", L)
+            assert await store(made, tmp_path, b"one", L)
+
+    asyncio.run(run())
+
+
+def test_failed_request_is_not_remembered(tmp_path: Path) -> None:
+    """Its client sends it again, and then it is stored."""
+
+    async def run() -> None:
+        with repeats() as made:
+            with pytest.raises(OSError, match="full"):
+                async with made.once(T, tmp_path, b"one"):
+                    raise OSError("full")
+            assert await store(made, tmp_path, b"one")
+
+    asyncio.run(run())
+
+
+def test_copy_waits_for_the_first(tmp_path: Path) -> None:
+    """It is answered when the first is durable, and not stored."""
+
+    async def run() -> list[bool]:
+        with repeats() as made:
+            return await asyncio.gather(*(store(made, tmp_path, b"one") for _ in range(20)))
+
+    found = asyncio.run(run())
+    assert found.count(True) == 1
+
+
+def test_copy_of_a_failed_request_is_stored(tmp_path: Path) -> None:
+    """By one of those that waited, once."""
+
+    async def fail(made: Repeats, go: asyncio.Event) -> None:
+        async with made.once(T, tmp_path, b"one"):
+            await go.wait()
+            raise OSError("full")
+
+    async def run() -> list[bool]:
+        with repeats() as made:
+            go = asyncio.Event()
+            first = asyncio.create_task(fail(made, go))
+            await asyncio.sleep(0)
+            others = [asyncio.create_task(store(made, tmp_path, b"one")) for _ in range(5)]
+            await asyncio.sleep(0)
+            go.set()
+            with pytest.raises(OSError, match="full"):
+                await first
+            return await asyncio.gather(*others)
+
+    assert asyncio.run(run()).count(True) == 1
+
+
+def test_cancelled_copy_disturbs_nobody(tmp_path: Path) -> None:
+    """A client that waits for the first and goes away leaves the others as they were."""
+
+    async def run() -> list[bool]:
+        with repeats() as made:
+            tasks = [asyncio.create_task(store(made, tmp_path, b"one")) for _ in range(3)]
+            await asyncio.sleep(0)
+            tasks[1].cancel()
+            return await asyncio.gather(tasks[0], tasks[2])
+
+    assert asyncio.run(run()) == [True, False]
+
+
+def test_table_forgets_the_oldest_first(tmp_path: Path) -> None:
+    """It never grows; the last ones are always there."""
+    table = Table(tmp_path / "t", 64)
+    for number in range(1000):
+        table.add(digest(number), number + 1)
+        assert table.has(digest(number), 0)
+    size = (tmp_path / "t").stat().st_size
+    known = [number for number in range(1000) if table.has(digest(number), 0)]
+    table.close()
+    assert len(known) <= 64
+    assert sum(known) / len(known) > 900
+    assert size == 64 + 64 * 32
+
+
+def test_table_of_many_remembers_nearly_all_that_fit(tmp_path: Path) -> None:
+    """Half full, it has lost next to nothing."""
+    table = Table(tmp_path / "t", 8192)
+    for number in range(4096):
+        table.add(digest(number), number + 1)
+    known = sum(table.has(digest(number), 0) for number in range(4096))
+    table.close()
+    assert known > 4096 * 0.9
+
+
+def test_request_that_is_stored_again_has_one_entry(tmp_path: Path) -> None:
+    """With the later time."""
+    table = Table(tmp_path / "t", 8)
+    for time_ms in range(1, 100):
+        table.add(digest(0), time_ms)
+    for number in range(1, 8):
+        table.add(digest(number), 200)
+    assert all(table.has(digest(number), 99) for number in range(8))
+    table.close()
+
+
+@pytest.mark.parametrize("contents", [b"", b"PNSTKRPT", b"x" * 2112, b"x" * 5000])
+def test_damaged_table_begins_anew(tmp_path: Path, contents: bytes) -> None:
+    """It only costs a second copy."""
+    path = tmp_path / "t"
+    path.write_bytes(contents)
+    table = Table(path, 64)
+    assert not table.has(digest(0), 0)
+    table.add(digest(0), 1)
+    assert table.has(digest(0), 0)
+    table.close()
+
+
+def test_table_of_another_size_leaves_the_old_one_to_its_users(tmp_path: Path) -> None:
+    """A worker that has it mapped goes on, and does not die of a file that was cut."""
+    old = Table(tmp_path / "t", 4096)
+    old.add(digest(1), 5)
+    new = Table(tmp_path / "t", 64)
+    assert old.has(digest(1), 0)
+    old.add(digest(2), 5)
+    new.close()
+    old.close()
+
+
+def test_tables_of_two_workers_are_one(tmp_path: Path) -> None:
+    """A retry may come in elsewhere."""
+    one, two = Table(tmp_path / "t", 64), Table(tmp_path / "t", 64)
+    one.add(digest(1), 5)
+    assert two.has(digest(1), 5)
+    assert not two.has(digest(1), 6)
+    one.close()
+    two.close()
