@@ -52,6 +52,7 @@ SPECIAL: dict[str, tuple[Any, Any]] = {
     "retention.max_retain_after_ingestion_hours": ("72", 72.0),
     "retention.size_cap": ("500GB", 500 * 10**9),
     "retention.size_cap_policy": ("drop_oldest", "drop_oldest"),
+    "retention.size_cap_sharing": ("fair", "fair"),
     "logging.format": ("pretty", "pretty"),
     "logging.level": ("debug", "debug"),
 }

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import gzip
+import tracemalloc
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -24,6 +26,7 @@ from penstock.server.grpc import OtlpGrpc, options
 from penstock.server.ingest import Accepted
 from penstock.server.refusals import Cause, Refusal
 from tests.server.asgi import FakeIngest
+from tests.server.running import PATIENCE_S
 from tests.server.samples import sample, traces
 
 T = Signal.TRACES
@@ -295,6 +298,29 @@ def test_cancelled_request_holds_nothing(run: Callable[..., None]) -> None:
         call.cancel()
         while client.admission.in_flight_bytes:
             await asyncio.sleep(0.01)
+
+    run(test)
+
+
+def test_refused_requests_are_let_go(run: Callable[..., None]) -> None:
+    """Soon, and not when memory is next collected: each may be large."""
+
+    async def test(client: Client) -> None:
+        client.ingest.error = Refusal(Cause.BUSY, "later", retry_after_s=1.0)
+        data = bytes(10**6)
+        await client.failure(data)
+        gc.collect()
+        gc.disable()
+        tracemalloc.start()
+        try:
+            for _ in range(10):
+                await client.failure(data)
+            async with asyncio.timeout(PATIENCE_S):  # the transport takes a moment
+                while tracemalloc.get_traced_memory()[0] > 3 * 10**6:
+                    await asyncio.sleep(0.01)
+        finally:
+            tracemalloc.stop()
+            gc.enable()
 
     run(test)
 

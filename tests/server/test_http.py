@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import gzip
 import json
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -220,11 +222,11 @@ def test_body_in_pieces_is_one(http: Http) -> None:
 
 @pytest.mark.parametrize("length", ["101", "99999999999999999999"])
 def test_length_over_the_bound_is_refused_before_the_body(tmp_path: Path, length: str) -> None:
-    """413, and the connection ends with it."""
+    """413; of what comes all the same no more than the bound is read."""
     http = Http(tmp_path, request=100)
-    answer = http.post(BODY, content_length=length)
-    assert answer.status == 413
-    assert answer.headers["connection"] == "close"
+    assert http.post(b"x" * 90, content_length=length).status == 413
+    answer = http.post(*[b"x" * 90] * 9, content_length=length)
+    assert (answer.status, answer.headers["connection"]) == (413, "close")
 
 
 def test_body_over_the_bound_is_not_read_on(tmp_path: Path) -> None:
@@ -345,6 +347,24 @@ def test_error_that_nobody_expected_is_a_status_too(
     assert status_of(answer).code in (13, 14)
     assert str(error) not in status_of(answer).message
     assert http.admission.in_flight_bytes == 0
+
+
+def test_refused_requests_are_let_go(tmp_path: Path) -> None:
+    """At once, and not when memory is next collected: each may be large."""
+    http = Http(tmp_path, decompressed=10**6)
+    body = gzip.compress(bytes(2 * 10**6))
+    http.ingest.error = Refusal(Cause.BUSY, "later", retry_after_s=1.0)
+    gc.collect()
+    gc.disable()
+    tracemalloc.start()
+    try:
+        for _ in range(10):
+            assert http.post(body, content_encoding="gzip").status == 413
+            assert http.post(bytes(10**6)).status == 429
+        assert tracemalloc.get_traced_memory()[0] < 10**6
+    finally:
+        tracemalloc.stop()
+        gc.enable()
 
 
 @pytest.mark.parametrize("sent", Signal)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import logging
 from typing import TYPE_CHECKING, Any, Final
@@ -15,6 +16,8 @@ from penstock.server.compression import decompress_marked
 from penstock.server.refusals import MESSAGE_CHARACTERS, Cause, Refusal, refusal_for
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
     from penstock.server.admission import Admission
     from penstock.server.auth import Gate
     from penstock.server.config import Limits
@@ -40,7 +43,9 @@ class OtlpGrpc:
             grpc.method_handlers_generic_handler(
                 signal.service,
                 {
-                    "Export": grpc.unary_unary_rpc_method_handler(
+                    # The same on the wire as unary, but the handler begins before the message is
+                    # there: who may not come in, or does not come to an end, holds no memory.
+                    "Export": grpc.stream_unary_rpc_method_handler(
                         functools.partial(self._export, signal)
                     )
                 },
@@ -48,26 +53,43 @@ class OtlpGrpc:
             for signal in Signal
         ]
 
-    async def _export(self, signal: Signal, data: bytes, context: Any) -> bytes:
+    async def _export(self, signal: Signal, requests: AsyncIterator[bytes], context: Any) -> bytes:
         try:
-            headers = dict(context.invocation_metadata() or ())
-            namespace = self._gate.admit(
-                _text(headers.get("authorization")), _text(headers.get(NAMESPACE_HEADER))
-            )
-            if len(data) > self._limits.request:
-                text = f"a request of {len(data)} bytes; the most is {self._limits.request}"
-                raise Refusal(Cause.TOO_LARGE, text)
-            with self._admission.hold(len(data)) as grow:
-                body = decompress_marked(data, self._limits.decompressed)
-                grow(len(body) - len(data) if body is not data else 0)
-                accepted = await self._ingest.take(signal, namespace, body)
-            return signal.response(accepted.rejected, accepted.message)
+            return await self._answer(signal, requests, context)
         except Exception as error:
             refusal = refusal_for(error)
             details = ((_STATUS_DETAILS, refusal.status().SerializeToString()),)
             code = _CODES[refusal.cause.grpc_code]
+            # Its error keeps this frame for a while, which therefore must not hold the request.
             await context.abort(code, refusal.message[:MESSAGE_CHARACTERS], details)
             raise  # abort does not return
+
+    async def _answer(self, signal: Signal, requests: AsyncIterator[bytes], context: Any) -> bytes:
+        headers = dict(context.invocation_metadata() or ())
+        namespace = self._gate.admit(
+            _text(headers.get("authorization")), _text(headers.get(NAMESPACE_HEADER))
+        )
+        self._admission.check()
+        data = await self._receive(requests)
+        with self._admission.hold(len(data)) as grow:
+            body = decompress_marked(data, self._limits.decompressed)
+            grow(len(body) - len(data) if body is not data else 0)
+            accepted = await self._ingest.take(signal, namespace, body)
+        return signal.response(accepted.rejected, accepted.message)
+
+    async def _receive(self, requests: AsyncIterator[bytes]) -> bytes:
+        """The one message of the call, in time and within its bound."""
+        try:
+            async with asyncio.timeout(self._limits.timeout):
+                data = await anext(requests, None)
+        except TimeoutError:
+            raise Refusal(Cause.TOO_SLOW, "the request did not arrive in time") from None
+        if data is None:
+            raise Refusal(Cause.INVALID, "the call ended without a request")
+        if len(data) > self._limits.request:
+            text = f"a request of {len(data)} bytes; the most is {self._limits.request}"
+            raise Refusal(Cause.TOO_LARGE, text)
+        return data
 
 
 def options(limits: Limits) -> list[tuple[str, int]]:
@@ -77,7 +99,7 @@ def options(limits: Limits) -> list[tuple[str, int]]:
         ("grpc.max_send_message_length", 4 * 1024 * 1024),
         ("grpc.per_message_decompression", 0),
         ("grpc.so_reuseport", 1),
-        ("grpc.max_concurrent_streams", 1024),
+        ("grpc.max_concurrent_streams", 256),
         ("grpc.keepalive_time_ms", 60_000),
         ("grpc.keepalive_timeout_ms", 20_000),
         ("grpc.http2.min_ping_interval_without_data_ms", 10_000),

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import logging
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.model.errors import InvalidArgument
@@ -30,6 +31,8 @@ _LOG = logging.getLogger(__name__)
 PROTOBUF: Final = "application/x-protobuf"
 JSON: Final = "application/json"
 LONG_BYTES: Final = 64 * 1024
+_LONG_WORK: Final = ThreadPoolExecutor(2, "long-work")
+"""Few, since each may take as much memory as the largest request."""
 _SIGNALS: Final = {signal.http_path: signal for signal in Signal}
 
 
@@ -164,7 +167,7 @@ def _as_utf8(header: str | None) -> str | None:
 async def _aside(work: Callable[..., bytes], *arguments: Any) -> bytes:
     """Long work goes to a thread, so that other requests are answered meanwhile."""
     if any(isinstance(each, bytes) and len(each) > LONG_BYTES for each in arguments):
-        return await asyncio.to_thread(work, *arguments)
+        return await asyncio.get_running_loop().run_in_executor(_LONG_WORK, work, *arguments)
     return work(*arguments)
 
 

@@ -96,6 +96,8 @@ def refusal_of(error: PenstockError) -> Refusal:
 def refusal_for(error: Exception) -> Refusal:
     """What a client is told, within an `except`. What nobody thought of is logged, not told."""
     if isinstance(error, Refusal):
+        # The caller keeps it, it the frames, and these the request: not until a collection.
+        error.__traceback__ = error.__cause__ = error.__context__ = None
         return error
     _LOG.error("a request failed", exc_info=error)
     if isinstance(error, OSError):  # no more files, a failing disk: another worker may do better

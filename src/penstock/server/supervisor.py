@@ -37,7 +37,6 @@ def check(config: Config) -> None:
         raise InvalidSetting("tls needs a certificate and its key")
     if config.tls.client_ca is not None and config.tls.certificate is None:
         raise InvalidSetting("tls.client_ca needs tls.certificate and tls.key")
-    _check_tls(config)
     guarded = config.auth.tokens_file is not None or config.tls.client_ca is not None
     host = config.listen.host
     if not guarded and not config.listen.unprotected and not _is_loopback(host):
@@ -78,6 +77,7 @@ class Supervisor:
 
     def __init__(self, config: Config) -> None:
         check(config)
+        _check_tls(config)
         self._config = config
         self._sockets: dict[str, socket.socket] = {}
         self._children: list[Child] = []
