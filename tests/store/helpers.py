@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+from hypothesis import HealthCheck, settings
 
 from penstock.metrics import Metrics
 from penstock.model.bundle import Bundle
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 WAIT_S = 30.0
 """How long a test waits for what must happen, before it calls it a hang."""
+UNHURRIED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+"""A slow machine is no failure."""
 TOPIC = "topic"
 NEVER_S = 100_000.0
 SEGMENTS = SegmentSettings(target_bytes=64 * KIB, max_open_s=NEVER_S)

@@ -12,7 +12,7 @@ from penstock.model.slots import MAX_ROOT_RECORDS, RAW_LOGS, RAW_TRACES
 from penstock.store import decoding
 from penstock.store.decoding import Decoded, PlainDecoder
 from penstock.store.messages import encode_bundle, encode_raw
-from tests.store.helpers import bundle, number_of
+from tests.store.helpers import UNHURRIED, bundle, number_of
 
 if TYPE_CHECKING:
     import pytest
@@ -71,6 +71,7 @@ def test_a_bundle_of_raw_messages_is_bounded(monkeypatch: pytest.MonkeyPatch) ->
     assert [d.messages for d in decode([b""] * (MAX_ROOT_RECORDS + 1))] == [MAX_ROOT_RECORDS, 1]
 
 
+@UNHURRIED
 @given(st.lists(st.sampled_from([b"raw", b"\0Rraw", b"\0B", encode_bundle(Bundle({}))])))
 def test_every_message_is_covered_once_and_in_order(messages: list[bytes]) -> None:
     """Nothing is left out, whatever follows what."""

@@ -105,8 +105,8 @@ class Owner:
         self.open()
         for name in ("left", "right"):
             self.do(lambda name=name: world.register(name))
-        for number in range(3):
-            self.do(lambda raw=number > 0: world.append(raw=raw, size=1000))
+        for raw, size in [(False, 1000), (True, 70_000), (True, 1000)]:
+            self.do(lambda raw=raw, size=size: world.append(raw=raw, size=size))
         self.do(world.flush)
         self.do(lambda: world.receive("left"))
         if world.held:

@@ -23,6 +23,7 @@ from penstock.store.format import (
     decode_event,
     encode_event,
 )
+from tests.store.helpers import UNHURRIED
 
 if TYPE_CHECKING:
     from penstock.store.format import Event
@@ -42,12 +43,14 @@ events = st.one_of(
 )
 
 
+@UNHURRIED
 @given(events)
 def test_every_event_reads_back_as_it_was(event: Event) -> None:
     """Encoding loses nothing."""
     assert decode_event(encode_event(event)) == event
 
 
+@UNHURRIED
 @given(st.binary(max_size=100))
 def test_any_other_bytes_are_damage(data: bytes) -> None:
     """No message makes anything but an event or Damaged."""
@@ -58,6 +61,7 @@ def test_any_other_bytes_are_damage(data: bytes) -> None:
     assert isinstance(event, Snapshot) or decode_event(encode_event(event)) == event
 
 
+@UNHURRIED
 @given(events.filter(lambda event: not isinstance(event, Snapshot | Registered)))
 def test_an_event_of_the_wrong_length_is_damage(event: Event) -> None:
     """Fixed fields are fixed: neither a byte more nor one less is taken."""

@@ -379,6 +379,7 @@ def test_a_full_store_refuses_with_a_retryable_error(tmp_path: Path) -> None:
         assert caught.value.retry_after_s > 0
         assert store.log.next_offset == count
         assert metrics.for_store(TOPIC).value(names.STORE_THROTTLED) > 0
+        wait_until(lambda: metrics.for_store(TOPIC).value(names.STORE_SIZE_EMERGENCIES))
         assert drain(subscription) == list(range(count))
         assert counts(store, "s") == {"acked": count}
 
@@ -399,6 +400,29 @@ def test_an_append_waits_for_room_and_goes_on_after_acks(tmp_path: Path, form: s
         assert waiting.end() == count
         store.flush()
         assert drain(subscription) == [count]
+
+
+@pytest.mark.parametrize("form", ["append", "append_async"])
+def test_who_waits_for_room_sleeps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str
+) -> None:
+    """It looks again when something was freed, and does not keep a core busy until then."""
+    metrics = Metrics()
+    with open_store(tmp_path, TIGHT, metrics=metrics) as store:
+        subscription = store.subscribe("s")
+        count = append_until_full(store)
+        monkeypatch.setattr(maintenance, "TICK_S", 3600.0)
+        throttled = metrics.for_store(TOPIC).value(names.STORE_THROTTLED)
+        if form == "append":
+            waiting = Call(lambda: store.append(bundle(count, LARGE)))
+        else:
+            waiting = Call(lambda: asyncio.run(store.append_async(bundle(count, LARGE))))
+        wait_until(lambda: metrics.for_store(TOPIC).value(names.STORE_THROTTLED) > throttled)
+        waiting.join(0.3)
+        assert metrics.for_store(TOPIC).value(names.STORE_THROTTLED) < throttled + 10
+        assert drain(subscription) == list(range(count))
+        waiting.end()
+        assert waiting.error is None
 
 
 @pytest.mark.parametrize("form", ["append", "append_async"])
@@ -524,6 +548,20 @@ def test_many_seals_in_a_row_do_not_add_up(tmp_path: Path, faulty: FaultyFiles) 
         store.flush()
         assert len(peaks) > 2
         assert max(peaks) <= BUDGET + largest + SMALL_LOG.rotate_bytes
+
+
+def test_bytes_on_their_way_to_the_disk_are_counted_once(
+    tmp_path: Path, faulty: FaultyFiles
+) -> None:
+    """Also while a sync is under way."""
+    with open_store(tmp_path, TIGHT, files=faulty) as store:
+        gate = faulty.hold_up("sync", name="*.wal")
+        appended = store.append(b"x" * 50 * KIB)
+        assert gate.reached.wait(WAIT_S)
+        used = store.status().used_bytes
+        gate.open()
+        appended.durable.wait(WAIT_S)
+        assert used == store.log.size
 
 
 # --- a shared budget -----------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from penstock.model.bundle import Bundle
 from penstock.model.errors import Damaged, FormatError, PenstockError, UnsupportedVersion
 from penstock.model.slots import LOG_ATTRS, LOGS
 from penstock.store.messages import decode_bundle, decode_raw, encode_bundle, encode_raw
+from tests.store.helpers import UNHURRIED
 
 SCHEMA = pa.schema([("a", pa.int64()), ("b", pa.string()), ("d", pa.dictionary("int8", "string"))])
 
@@ -25,6 +26,7 @@ def batch(rows: int) -> pa.RecordBatch:
     )
 
 
+@UNHURRIED
 @given(st.binary(max_size=20))
 def test_raw_bytes_come_back_as_they_were(data: bytes) -> None:
     """Whatever they begin with, and in whatever kind of buffer they come."""
@@ -93,7 +95,7 @@ def test_a_bundle_of_another_version_says_so() -> None:
         decode_bundle(bytes(message))
 
 
-@settings(max_examples=500)
+@settings(UNHURRIED, max_examples=500)
 @given(st.data())
 def test_no_changed_byte_raises_anything_unexpected(data: st.DataObject) -> None:
     """The log's CRC keeps damage out; what gets past it must at least not stop the store."""

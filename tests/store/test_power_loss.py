@@ -27,6 +27,8 @@ from tests.store.worlds import SMALL, World
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from penstock.model.settings import StoreSettings
+
 INTERVAL = replace(SMALL, log=replace(SMALL.log, durability=Durability.INTERVAL))
 DROP_OLDEST = replace(SMALL, budget_bytes=256 * KIB, size_policy=SizePolicy.DROP_OLDEST)
 NAMES = st.sampled_from(["left", "right", "third"])
@@ -50,7 +52,7 @@ def from_append_to_deletion(world: World) -> None:
     world.register("left")
     world.register("right")
     for number in range(4):
-        world.append(raw=number % 2 == 0, size=1000)
+        world.append(raw=number % 2 == 0, size=[1000, 70_000][number // 2])
     world.flush()
     for name in ("left", "right"):
         world.append(wait=False)
@@ -73,16 +75,9 @@ def from_append_to_deletion(world: World) -> None:
     world.close()
 
 
-def steps_of_the_story() -> int:
-    """How many operations on files the story is."""
-    world = World()
-    from_append_to_deletion(world)
-    return world.disk.steps
-
-
-def cut_the_story(after: int, seed: int | None) -> None:
+def cut_the_story(settings: StoreSettings, after: int, seed: int | None) -> None:
     """Loses power, or without a seed the process alone, after some operations of the story."""
-    world = World()
+    world = World(settings)
     world.disk.cut_after(after)
     with pytest.raises(PowerLost):
         from_append_to_deletion(world)
@@ -95,11 +90,19 @@ def cut_the_story(after: int, seed: int | None) -> None:
     world.close()
 
 
-@pytest.mark.parametrize("seed", [None, 1, 2])
-def test_power_may_be_lost_after_any_operation_on_a_file(seed: int | None) -> None:
+@pytest.mark.parametrize(
+    ("settings", "seed"),
+    [(SMALL, None), (SMALL, 1), (SMALL, 2), (INTERVAL, 2)],
+    ids=["killed", "some is kept", "nothing is kept", "nothing is kept, interval"],
+)
+def test_power_may_be_lost_after_any_operation_on_a_file(
+    settings: StoreSettings, seed: int | None
+) -> None:
     """After each one: nothing is lost, nothing answered comes again, no subscriber is forgotten."""
-    for after in range(steps_of_the_story()):
-        cut_the_story(after, seed)
+    world = World(settings)
+    from_append_to_deletion(world)
+    for after in range(world.disk.steps):
+        cut_the_story(settings, after, seed)
 
 
 def fill_and_drop(world: World) -> int:

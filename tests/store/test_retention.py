@@ -13,7 +13,7 @@ from penstock.model.settings import SizePolicy, StoreSettings
 from penstock.store.format import Answered, Outcome, Reason, Registered, Sealed
 from penstock.store.retention import Plan, plan_removals
 from penstock.store.state import StoreState
-from tests.store.helpers import info
+from tests.store.helpers import UNHURRIED, info
 
 NOW_NS = 1000 * 10**9
 DROP = SizePolicy.DROP_OLDEST
@@ -214,6 +214,7 @@ def test_age_is_that_of_the_newest_bundle() -> None:
 segments = st.lists(st.tuples(st.integers(1, 50), st.booleans(), st.integers(0, 100)), max_size=8)
 
 
+@UNHURRIED
 @given(
     segments,
     st.integers(0, 3),

@@ -22,7 +22,7 @@ from penstock.store.format import (
     Unregistered,
 )
 from penstock.store.state import StoreState, SubscriberState, all_of, runs
-from tests.store.helpers import info
+from tests.store.helpers import UNHURRIED, info
 
 if TYPE_CHECKING:
     from penstock.segment import SegmentInfo
@@ -57,6 +57,7 @@ def answer(
 # --- the high-water mark and the gap set ---------------------------------------------------------
 
 
+@UNHURRIED
 @given(st.data())
 def test_the_mark_and_the_gap_set_are_those_of_a_plain_set(data: st.DataObject) -> None:
     """Bits and floors say the same as a set of (segment, bundle)."""
@@ -80,6 +81,7 @@ def test_the_mark_and_the_gap_set_are_those_of_a_plain_set(data: st.DataObject) 
         assert all(subscriber.has(*place) == (place in settled) for place in places)
 
 
+@UNHURRIED
 @given(st.data())
 def test_a_segment_is_complete_when_every_subscriber_has_every_bundle(data: st.DataObject) -> None:
     """Neither one subscriber nor one bundle may be missing."""
@@ -166,6 +168,7 @@ def test_subscribers_progress_apart() -> None:
     assert [(s.number, bits) for s, bits in state.outstanding(info(0, 2))] == [(0, 0b11), (1, 0b10)]
 
 
+@UNHURRIED
 @given(st.integers(0, 2**70))
 def test_runs_add_up_to_the_bits_they_came_from(bits: int) -> None:
     """Each run is as long as it can be, and none is left out."""

@@ -720,6 +720,25 @@ def test_a_cancelled_wait_has_taken_nothing(tmp_path: Path) -> None:
         assert counts(store, "s") == {"acked": 1}
 
 
+@pytest.mark.parametrize("ticks", range(6))
+def test_a_cancellation_is_never_swallowed(tmp_path: Path, ticks: int) -> None:
+    """Not even when something happened in the same moment."""
+    with open_store(tmp_path) as store:
+        subscription = store.subscribe("s")
+
+        async def main() -> None:
+            task = asyncio.create_task(subscription.next_bundle_async(WAIT_S))
+            await asyncio.sleep(0.01)
+            store._hub.wake_all()
+            for _ in range(ticks):
+                await asyncio.sleep(0)
+            task.cancel()
+            await asyncio.wait({task}, timeout=WAIT_S / 2)
+            assert task.cancelled()
+
+        asyncio.run(main())
+
+
 def test_many_tasks_share_one_subscription(tmp_path: Path) -> None:
     """Each bundle wakes somebody; none is delivered twice."""
     with open_store(tmp_path) as store:

@@ -137,6 +137,11 @@ class FileSet:
         return self._sealed
 
     @property
+    def next_offset(self) -> int:
+        """One past the last message written, synced or not."""
+        return self._next_offset
+
+    @property
     def start_offset(self) -> int:
         """The oldest offset there is."""
         with self._lock:

@@ -243,6 +243,17 @@ class Log(GroupCommit):
         return self._fileset.size if self._fileset is not None else self._cache.size
 
     @property
+    def disk_bytes(self) -> int:
+        """Bytes on disk, and those that wait to be; each once."""
+        if self._fileset is None:
+            return 0
+        with self._lock:
+            flying, waiting = self._in_flight, self._queued_bytes
+            if flying is not None and self._fileset.next_offset > self._end_offset:
+                waiting -= flying.size  # written, but not synced yet
+            return self._fileset.size + waiting
+
+    @property
     def sealed_files(self) -> tuple[LogFile, ...]:
         """The finished files, oldest first."""
         return self._fileset.sealed if self._fileset is not None else ()

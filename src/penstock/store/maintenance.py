@@ -124,7 +124,7 @@ class Maintenance:
 
     @property
     def _needed_bytes(self) -> int:
-        return self._log.size + self._log.queued_bytes + self._journal.state.segment_bytes
+        return self._log.disk_bytes + self._journal.state.segment_bytes
 
     @property
     def limit_bytes(self) -> float:

@@ -11,6 +11,7 @@ import os
 import random
 import threading
 import weakref
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -28,7 +29,7 @@ from penstock.model.errors import (
     StoreStopped,
     SubscriberUnknown,
 )
-from penstock.model.settings import StoreSettings
+from penstock.model.settings import KIB, StoreSettings
 from penstock.model.slots import OTAP, SlotTable
 from penstock.storage.files import LocalFiles
 from penstock.store.ack_log import AckLog
@@ -240,6 +241,8 @@ class Store:
         files, settings = files or LocalFiles(), settings or StoreSettings()
         if budget is None and settings.budget_bytes is not None:
             budget = EvenShare(settings.budget_bytes)
+        if budget is not None:
+            settings = _with_small_log_files(settings, budget)
         files.make_folder(folder / "segments")
         lock = files.lock(folder / ".lock")
         try:
@@ -553,6 +556,13 @@ class Store:
 
 CLOSE_S = 20.0
 """How long closing waits for the last seal."""
+
+
+def _with_small_log_files(settings: StoreSettings, budget: Budget) -> StoreSettings:
+    """A log file goes as a whole, so it must not be a large part of what the store may use."""
+    most = max(64 * KIB, budget.most_bytes // 8)
+    log = replace(settings.log, rotate_bytes=min(settings.log.rotate_bytes, most))
+    return replace(settings, log=log)
 
 
 def _disown_all() -> None:
