@@ -53,9 +53,9 @@ class OtlpGrpc:
             for signal in Signal
         ]
 
-    async def _export(self, signal: Signal, requests: AsyncIterator[bytes], context: Any) -> bytes:
+    async def _export(self, signal: Signal, _: AsyncIterator[bytes], context: Any) -> bytes:
         try:
-            return await self._answer(signal, requests, context)
+            return await self._answer(signal, context)
         except Exception as error:
             refusal = refusal_for(error)
             details = ((_STATUS_DETAILS, refusal.status().SerializeToString()),)
@@ -64,27 +64,30 @@ class OtlpGrpc:
             await context.abort(code, refusal.message[:MESSAGE_CHARACTERS], details)
             raise  # abort does not return
 
-    async def _answer(self, signal: Signal, requests: AsyncIterator[bytes], context: Any) -> bytes:
+    async def _answer(self, signal: Signal, context: Any) -> bytes:
         headers = dict(context.invocation_metadata() or ())
         namespace = self._gate.admit(
             _text(headers.get("authorization")), _text(headers.get(NAMESPACE_HEADER))
         )
         self._admission.check()
-        data = await self._receive(requests)
+        data = await self._receive(context)
         with self._admission.hold(len(data)) as grow:
             body = decompress_marked(data, self._limits.decompressed)
             grow(len(body) - len(data) if body is not data else 0)
             accepted = await self._ingest.take(signal, namespace, body)
         return signal.response(accepted.rejected, accepted.message)
 
-    async def _receive(self, requests: AsyncIterator[bytes]) -> bytes:
-        """The one message of the call, in time and within its bound."""
+    async def _receive(self, context: Any) -> bytes:
+        """The one message of the call, in time and within its bound.
+
+        Not from the iterator, which would hold the message until a collection.
+        """
         try:
             async with asyncio.timeout(self._limits.timeout):
-                data = await anext(requests, None)
+                data: bytes = await context.read()
         except TimeoutError:
             raise Refusal(Cause.TOO_SLOW, "the request did not arrive in time") from None
-        if data is None:
+        if data is grpc.aio.EOF:
             raise Refusal(Cause.INVALID, "the call ended without a request")
         if len(data) > self._limits.request:
             text = f"a request of {len(data)} bytes; the most is {self._limits.request}"

@@ -155,6 +155,8 @@ def reserve(host: str, port: int) -> socket.socket:
 
 
 def _new_socket(host: str) -> socket.socket:
-    new = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    # Named, so that asyncio knows it for TCP and lets short answers go without delay.
+    new = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     new.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     return new
