@@ -66,7 +66,7 @@ async def discard(_: bytes) -> None:
 
 
 async def serve(port: int, redis_port: int | None) -> None:
-    """One worker, for ever."""
+    """One worker, until stdin ends: with it, whoever started it has."""
     keep: Callable[[bytes], Awaitable[None]] = discard
     if redis_port is not None:
         loop = asyncio.get_running_loop()
@@ -85,7 +85,8 @@ async def serve(port: int, redis_port: int | None) -> None:
     server.add_insecure_port(f"{HOST}:{port}")
     await server.start()
     print("ready", flush=True)
-    await server.wait_for_termination()
+    await asyncio.to_thread(sys.stdin.read)
+    await server.stop(None)
 
 
 def start(workers: int, redis: list[str]) -> None:
@@ -95,10 +96,12 @@ def start(workers: int, redis: list[str]) -> None:
         reserved.bind((HOST, 0))
         port = reserved.getsockname()[1]
         command = [sys.executable, __file__, "worker", str(port), *redis]
-        processes = [subprocess.Popen(command, stdout=subprocess.PIPE) for _ in range(workers)]
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+        processes = [
+            stack.enter_context(subprocess.Popen(command, **pipes))  # type: ignore[call-overload]
+            for _ in range(workers)
+        ]
         for process in processes:
-            stack.callback(process.kill)
-            assert process.stdout is not None
             process.stdout.readline()
         print(json.dumps({"port": port}), flush=True)
         sys.stdin.read()

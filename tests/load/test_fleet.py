@@ -76,10 +76,12 @@ def test_nobody_there_is_said_at_once() -> None:
         run_load(plan(url), command=["no-such-program"])
 
 
-def test_process_that_dies_ends_the_run() -> None:
-    """Whatever the others do."""
+def test_process_that_dies_ends_the_run_and_the_others() -> None:
+    """Whatever they do."""
+    code = "import json, time\nif json.loads(input())['number']: raise SystemExit(3)\n"
+    code += "print('{}', flush=True)\ntime.sleep(600)"
     with receiver() as server, pytest.raises(PenstockError, match="ended with 3"):
-        run_load(plan(server.url), command=[sys.executable, "-c", "raise SystemExit(3)"])
+        run_load(plan(server.url, processes=2), command=[sys.executable, "-c", code])
 
 
 def test_process_ends_with_who_started_it() -> None:

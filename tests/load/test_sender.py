@@ -78,6 +78,12 @@ def test_records_are_counted_by_signal(signal: Signal, counted: tuple[int, int, 
     assert (tally.spans, tally.logs, tally.data_points) == counted
 
 
+def test_rejected_records_are_counted() -> None:
+    """Though the request is acknowledged."""
+    tally = Delivered(Answer(Outcome.ACKNOWLEDGED, "three", rejected=3)).tally
+    assert (tally.acknowledged, tally.rejected) == (1, 3)
+
+
 def test_server_that_says_when_is_believed() -> None:
     """The same bytes come again, after exactly those times."""
     delivered = Delivered(later(0.25), later(7.0), ACKNOWLEDGED)

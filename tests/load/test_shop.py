@@ -36,8 +36,8 @@ def test_every_trace_is_one_tree() -> None:
 
 def test_ids_are_unique_and_end_with_the_mark() -> None:
     """No two spans of a request share an id."""
-    made = spans(2000)
-    assert len({span.span_id for span in made}) == 2000
+    made = spans(15_000)
+    assert len({span.span_id for span in made}) == 15_000
     for span in made:
         assert (len(span.trace_id), len(span.span_id)) == (16, 8)
         assert span.trace_id.endswith(ID_MARK)
@@ -51,6 +51,12 @@ def test_children_lie_within_their_parents() -> None:
         if span.parent is not None and span.call.kind is not Kind.CONSUMER:
             assert span.parent.start_ns <= span.start_ns
             assert span.end_ns <= span.parent.end_ns
+
+
+def test_nobody_waits_for_a_consumer() -> None:
+    """It goes on when the trace's root has long ended."""
+    consumers = [span for span in spans(4000) if span.call.kind is Kind.CONSUMER]
+    assert any(span.parent is not None and span.end_ns > span.parent.end_ns for span in consumers)
 
 
 def test_all_services_and_kinds_take_part() -> None:

@@ -42,6 +42,32 @@ def test_spans_have_ids_of_their_own_in_all_requests_of_all_processes() -> None:
     assert len(set(ids)) == len(ids) == 2 * 200 * 20
 
 
+def test_every_request_of_every_process_has_an_ending_of_its_own() -> None:
+    """The last bytes of its ids."""
+    endings = [
+        {span.span_id[-5:] for _, span in records(TRACES, request.data)}
+        for process in range(3)
+        for held in [supply(process, processes=3, batch=2, signals=("traces",))]
+        for number in range(20)
+        for request in held.requests(number)
+    ]
+    assert all(len(ending) == 1 for ending in endings)
+    assert len(set().union(*endings)) == 3 * 20
+
+
+def test_data_points_have_a_time_of_their_own() -> None:
+    """Two collections of one instrument never say the same time."""
+    clock = ManualClock(NOW_NS / 1e9)
+    held = supply(clock=clock, batch=1000, signals=("metrics",))
+    times = []
+    for number in (0, 8):
+        [request] = held.requests(number)
+        metrics = [metric for _, metric in records(METRICS, request.data)]
+        times += {point.time_unix_nano for each in metrics for point in each.gauge.data_points}
+        clock.advance(0.01)
+    assert times == [NOW_NS, NOW_NS + 10_000_000]
+
+
 @pytest.mark.parametrize(("spans", "sizes"), [(100, [50, 50]), (120, [50, 50, 20]), (7, [7])])
 def test_a_count_of_spans_is_kept_exactly(spans: int, sizes: list[int]) -> None:
     """The last request has what is left."""

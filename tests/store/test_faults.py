@@ -112,7 +112,7 @@ class Owner:
         if world.held:
             self.do(lambda: world.held and world.answer("nack"))
         self.do(world.drain)
-        self.do(lambda: world.append(size=70_000))
+        self.do(world.append)
         self.reopen()
         self.do(world.append)
         self.do(world.drain)

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 PATIENCE_S = 60.0
+PATIENCE = [300, 0, 1, 1000, 100, 0, 3000]
+"""After how many lines a life may end, one after the other."""
 Place = tuple[int, int]
 """A bundle: segment_seq and index."""
 
@@ -181,11 +183,6 @@ class Life:
         _, errors = self.process.communicate()
         assert self.process.returncode == 0, errors
 
-    def is_open(self) -> bool:
-        """Whether the store was opened, in this life."""
-        self.hear()
-        return "open" in self.words
-
 
 @contextlib.contextmanager
 def life(
@@ -201,16 +198,15 @@ def life(
     one.look()
 
 
-def run_until_killed(folder: Path, oracle: Oracle, random: Random, *options: str) -> None:
-    """One life, which ends at some moment: while opening, or while everything is under way."""
+def run_until_killed(
+    folder: Path, oracle: Oracle, random: Random, patience: int, *options: str
+) -> None:
+    """One life, which ends soon after so many lines; 0: while it starts."""
     with life(folder, oracle, "--seed", str(random.randrange(2**32)), *options) as one:
-        if random.random() < 0.2:
-            one.watch(0.1 + random.random() * 0.4)
-        else:
-            until = time.monotonic() + PATIENCE_S
-            while not one.is_open() and time.monotonic() < until:
-                one.watch(0.01)
-            one.watch(random.choice([0.01, 0.1, 0.6]) * random.random())
+        until = time.monotonic() + PATIENCE_S
+        while len(one.words) < patience and time.monotonic() < until:
+            one.watch(0.01)
+        one.watch(random.random() * (0.05 if patience else 0.5))
         one.kill()
         _, errors = one.process.communicate()
         assert one.process.returncode == -signal.SIGKILL, errors
@@ -248,8 +244,8 @@ def check_counted(oracle: Oracle) -> None:
 def kill_again_and_again(folder: Path, rounds: int, seed: int, *options: str) -> Oracle:
     """Kills one store's processes, each at another moment, and drains what they left."""
     random, oracle = Random(seed), Oracle()
-    for _ in range(rounds):
-        run_until_killed(folder, oracle, random, *options)
+    for number in range(rounds):
+        run_until_killed(folder, oracle, random, PATIENCE[number % len(PATIENCE)], *options)
     drain(folder, oracle, *options)
     return oracle
 

@@ -68,10 +68,13 @@ class _Fleet:
             for process in processes:
                 _write(process, {"start": True})
             await asyncio.gather(*(self._follow(*each) for each in enumerate(processes)))
-        finally:
+        except BaseException:  # Ctrl-C too
             for process in processes:
                 with contextlib.suppress(ProcessLookupError):
                     process.kill()
+            raise
+        finally:
+            for process in processes:
                 await process.wait()
         return Tally.together(self._sent)
 

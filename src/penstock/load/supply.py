@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 SPANS_A_COLLECTION: Final = 1000
 """Every instrument is read once while the shop makes so many spans."""
-_SPANS_BUILT: Final = 8000
+_SPANS_BUILT: Final = 4000
 """About so many different ones are made in advance."""
 
 

@@ -53,7 +53,7 @@ class OtlpHttp:
             name.decode("latin-1").lower(): value.decode("latin-1")
             for name, value in scope["headers"]
         }
-        kind = headers.get("content-type", "").partition(";")[0].strip().lower()
+        kind = kind_of(headers.get("content-type", ""))
         body = Body(receive)
         try:
             answer = await self._answer(scope, body, headers, kind)
@@ -61,8 +61,9 @@ class OtlpHttp:
             return
         except Exception as error:  # noqa: BLE001 - whatever it was, the client must hear of it
             refusal = refusal_for(error)
-            await self._throw_away_the_rest(body)
-            await _refuse(send, refusal, kind, close=not body.ended)
+            if refusal.cause is not Cause.TOO_SLOW:
+                await self._throw_away_the_rest(body)
+            await refuse(send, refusal, kind, close=not body.ended)
         else:
             await _send(send, 200, kind, answer)
 
@@ -122,6 +123,11 @@ class OtlpHttp:
             raise Refusal(Cause.TOO_SLOW, "the body did not arrive in time") from None
 
 
+def kind_of(content_type: str) -> str:
+    """Without its parameters."""
+    return content_type.partition(";")[0].strip().lower()
+
+
 class _Gone(Exception):
     """The client has gone; there is nobody to answer."""
 
@@ -171,7 +177,8 @@ async def _aside(work: Callable[..., bytes], *arguments: Any) -> bytes:
     return work(*arguments)
 
 
-async def _refuse(send: Send, refusal: Refusal, kind: str, *, close: bool) -> None:
+async def refuse(send: Send, refusal: Refusal, kind: str, *, close: bool) -> None:
+    """Answers with the status, in protobuf where the request is."""
     extra = []
     if refusal.retry_after_header is not None:
         extra.append((b"retry-after", refusal.retry_after_header.encode()))

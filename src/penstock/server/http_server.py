@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from penstock.server.refusals import Cause, Refusal
+
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Iterator
@@ -101,15 +103,15 @@ def http_server(app: Any, config: Config) -> uvicorn.Server:
     """A server that neither logs nor handles signals; the caller brings the socket."""
     tls = config.tls
     protocol: Any = patient(config.limits.timeout)
+    bounded = _Bounded(app, config.limits.connections)
     settings = uvicorn.Config(
-        app,
+        bounded,
         http=protocol,
         ws="none",
         lifespan="off",
         log_config=None,
         access_log=False,
         server_header=False,
-        limit_concurrency=config.limits.connections,
         timeout_keep_alive=75,
         timeout_graceful_shutdown=int(max(1, config.stop_deadline)),
         ssl_certfile=str(tls.certificate) if tls.certificate else None,
@@ -117,9 +119,32 @@ def http_server(app: Any, config: Config) -> uvicorn.Server:
         ssl_ca_certs=str(tls.client_ca) if tls.client_ca else None,
         ssl_cert_reqs=ssl.CERT_REQUIRED if tls.client_ca else ssl.CERT_NONE,
     )
-    protocol.owner = _Server(settings)
-    server: uvicorn.Server = protocol.owner
+    server = _Server(settings)
+    protocol.owner = bounded.server = server
     return server
+
+
+class _Bounded:
+    """Puts requests off while there are too many connections."""
+
+    server: uvicorn.Server
+
+    def __init__(self, app: Any, most: int) -> None:
+        self._app = app
+        self._most = most
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """ASGI."""
+        count = len(self.server.server_state.connections)
+        if count <= self._most:
+            await self._app(scope, receive, send)
+            return
+        from penstock.server.http import kind_of, refuse
+
+        text = f"there are {count} connections; the most is {self._most}"
+        kind = dict(scope["headers"]).get(b"content-type", b"").decode("latin-1")
+        refusal = Refusal(Cause.UNAVAILABLE, text, retry_after_s=1.0)
+        await refuse(send, refusal, kind_of(kind), close=True)
 
 
 class _Server(uvicorn.Server):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -39,9 +40,15 @@ class Ingest:
         self._repeats = repeats
         self._limits = RequestLimits(max_records=limits.records, max_parts=limits.parts)
         self._storing: set[asyncio.Task[None]] = set()
+        self._left_bytes = 0
+        """Of requests whose clients have gone, and which are being stored all the same."""
+        self._most_left_bytes = limits.in_flight
 
     async def take(self, signal: Signal, namespace: str, data: bytes) -> Accepted:
         """Returns when the request is durable; Refusal says why nothing of it was stored."""
+        if self._left_bytes > self._most_left_bytes:
+            text = f"{self._left_bytes} bytes of requests are being stored whose clients have gone"
+            raise Refusal(Cause.BUSY, text, retry_after_s=PATIENCE_S)
         try:
             checked = check_request(signal, data, self._limits)
             if checked.records:
@@ -59,7 +66,8 @@ class Ingest:
         try:
             await asyncio.shield(task)
         except asyncio.CancelledError:
-            task.add_done_callback(_note_the_end)
+            self._left_bytes += len(data)
+            task.add_done_callback(functools.partial(self._note_the_end, len(data)))
             raise
 
     async def _store_once(self, signal: Signal, store: Store, data: bytes) -> None:
@@ -73,7 +81,7 @@ class Ingest:
                     raise Refusal(Cause.BUSY, text, retry_after_s=PATIENCE_S) from None
                 await append.durable
 
-
-def _note_the_end(task: asyncio.Task[None]) -> None:
-    if not task.cancelled() and task.exception() is not None:
-        _LOG.warning("a request whose client had gone was not stored: %s", task.exception())
+    def _note_the_end(self, size: int, task: asyncio.Task[None]) -> None:
+        self._left_bytes -= size
+        if not task.cancelled() and task.exception() is not None:
+            _LOG.warning("a request whose client had gone was not stored: %s", task.exception())

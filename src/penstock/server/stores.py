@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from typing import TYPE_CHECKING, Final
 
@@ -43,6 +44,7 @@ class Stores:
         self._metrics = metrics
         self._open: dict[_Key, Store] = {}
         self._opening: dict[_Key, asyncio.Task[Store]] = {}
+        self._missing: dict[_Key, str] = {}
         self._closed = False
 
     async def open_all(self) -> None:
@@ -53,7 +55,22 @@ class Stores:
         for partition in list(self._directory.partitions()):
             signal = _signal_of(partition.topic)
             if partition.number % self._config.workers == self._partition and signal is not None:
-                await self._open_once((partition.topic, partition.number), signal)
+                self._missing[partition.topic, partition.number] = "not opened yet"
+        await self.open_missing()
+
+    async def open_missing(self) -> None:
+        """Tries again what could not be opened; it must not keep the others from being served."""
+        for topic, number in list(self._missing):
+            signal = _signal_of(topic)
+            assert signal is not None
+            with contextlib.suppress(Refusal):
+                await self._open_once((topic, number), signal)
+
+    def failures(self) -> list[str]:
+        """What is wrong with those that cannot be used at present."""
+        closed = [f"{topic}/{number}: {why}" for (topic, number), why in self._missing.items()]
+        stopped = [(store.name, store.log.failure or store.failure) for store in self.all()]
+        return closed + [f"{name}: {why}" for name, why in stopped if why is not None]
 
     async def get(self, namespace: str, signal: Signal) -> Store:
         """The store; Refusal where it cannot be opened."""
@@ -97,11 +114,22 @@ class Stores:
                 await stopped.close_async()
             store = await asyncio.to_thread(self._open_blocking, *key, signal)
         except PenstockError as error:
+            self._note_missing(key, error)
             raise refusal_of(error) from error
         except OSError as error:
+            self._note_missing(key, error)
             raise Refusal(Cause.UNAVAILABLE, str(error), retry_after_s=5.0) from error
+        self._missing.pop(key, None)
         self._open[key] = store
         return store
+
+    def _note_missing(self, key: _Key, error: Exception) -> None:
+        """It is tried again, and its problem shown; new topics are left to their clients."""
+        topic, number = key
+        if self._directory.partition(topic, number).folder.is_dir():
+            if self._missing.get(key) != str(error):
+                _LOG.error("%s/%d cannot be opened: %s", topic, number, error)
+            self._missing[key] = str(error)
 
     def _open_blocking(self, topic: Topic, number: int, signal: Signal) -> Store:
         name = f"{topic}/{number}"

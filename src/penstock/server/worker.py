@@ -15,7 +15,7 @@ import logging
 import os
 import signal
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import grpc.aio
 
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from penstock.store.decoding import Decoder
 
 _LOG = logging.getLogger(__name__)
+_TRY_AGAIN_S: Final = 2.0
 
 
 class Worker:
@@ -83,6 +84,7 @@ class Worker:
         self._tasks = [
             asyncio.create_task(self._http.serve(sockets=[listening])),
             asyncio.create_task(self._sample()),
+            asyncio.create_task(self._open_missing()),
         ]
         while not self._http.started:
             await asyncio.sleep(0.005)
@@ -93,7 +95,8 @@ class Worker:
         self._http.should_exit = True
         if self._grpc is not None:
             await self._grpc.stop(deadline / 2)
-        self._tasks[1].cancel()
+        for task in self._tasks[1:]:
+            task.cancel()
         await asyncio.wait(self._tasks, timeout=deadline / 2)
         await self._stores.close()
         self._decoder.close()
@@ -105,22 +108,21 @@ class Worker:
 
     def report(self) -> dict[str, Any]:
         """What the supervisor asks for."""
-        stores = self._stores.all()
-        failures = [
-            str(store.log.failure or store.failure)
-            for store in stores
-            if store.failure is not None or store.log.failure is not None
-        ]
         return {
             "worker": self._number,
             "pid": os.getpid(),
-            "failures": failures,
+            "failures": self._stores.failures(),
             "pressure": self._admission.pressure,
             "disk_full": self._admission.disk_full,
             "in_flight_bytes": self._admission.in_flight_bytes,
             "repeats": self._repeats.hits,
             "metrics": self._metrics.exposition().decode(),
         }
+
+    async def _open_missing(self) -> None:
+        while True:
+            await asyncio.sleep(_TRY_AGAIN_S)
+            await self._stores.open_missing()
 
     async def _sample(self) -> None:
         while True:
