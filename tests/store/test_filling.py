@@ -565,3 +565,22 @@ def test_bundles_keep_the_order_of_offsets_over_segments(tmp_path: Path) -> None
         ends = [info.end_offset for info in store.segments]
         assert [info.first_offset for info in store.segments] == [0, *ends[:-1]]
         assert numbers(take(store.subscribe("s"), 40)) == list(range(40))
+
+
+def test_messages_of_several_commits_are_decoded_together(
+    tmp_path: Path, faulty: FaultyFiles
+) -> None:
+    """Small requests that came while a seal took its time become one bundle."""
+    with open_store(tmp_path, files=faulty) as store:
+        gate = faulty.hold_up("rename", name="*.seg")
+        store.append_durable(b"first")
+        flushing = threading.Thread(target=store.flush)
+        flushing.start()
+        assert gate.reached.wait(WAIT_S)
+        for number in range(5):
+            store.append_durable(b"message %d" % number)
+        gate.open()
+        flushing.join()
+        store.flush()
+        assert [info.bundles for info in store.segments] == [1, 1]
+        assert [info.end_offset for info in store.segments] == [1, 6]

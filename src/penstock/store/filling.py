@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
+from penstock.log.cache import Batch
 from penstock.log.commit import Commit
 from penstock.log.pool import Timers
 from penstock.metrics import names
@@ -201,7 +202,7 @@ class Filling:
         return decoded
 
     def _read(self) -> Iterator[Decoded]:
-        while (batch := self._reader.read_batch()) is not None:
+        for batch in self._batches():
             for decoded in self._decoder.decode(*batch):
                 if decoded.bundle is not None:
                     yield decoded
@@ -210,6 +211,23 @@ class Filling:
                 for number in range(decoded.messages):
                     message = batch.messages[start + number]
                     self._set_aside(decoded.first_offset + number, message, decoded.problem)
+
+    def _batches(self) -> Iterator[Batch]:
+        """Messages of several commits: a call of a decoder costs more than a message in it."""
+        joined, size = Batch(0, []), 0
+        while (batch := self._reader.read_batch()) is not None:
+            if joined.messages and batch.first_offset != joined.first_offset + len(joined.messages):
+                yield joined
+                joined, size = Batch(0, []), 0
+            if not joined.messages:
+                joined = Batch(batch.first_offset, [])
+            joined.messages.extend(batch.messages)
+            size += sum(map(len, batch.messages))
+            if size >= GATHER_BYTES:
+                yield joined
+                joined, size = Batch(0, []), 0
+        if joined.messages:
+            yield joined
 
     def _set_aside(self, offset: int, message: bytes, problem: str) -> None:
         """Keeps a message that cannot be decoded, and goes on."""
