@@ -34,6 +34,7 @@ def patient(timeout_s: float) -> type[HttpToolsProtocol]:
         _begun = 0
         _in_head = False
         _head_bytes = 0
+        _line_bytes = 0
 
         def connection_made(self, transport: Any) -> None:
             super().connection_made(transport)
@@ -45,7 +46,7 @@ def patient(timeout_s: float) -> type[HttpToolsProtocol]:
             super().on_message_begin()
             self._begun += 1
             self._in_head = True
-            self._head_bytes = 0
+            self._head_bytes = self._line_bytes = 0
             self._wait()
 
         def data_received(self, data: bytes) -> None:
@@ -53,8 +54,8 @@ def patient(timeout_s: float) -> type[HttpToolsProtocol]:
             super().data_received(data)
             # A line that does not end is no header yet; it is counted piece by piece.
             if self._in_head and self._begun == begun and not self.transport.is_closing():
-                self._head_bytes += len(data)
-                if self._head_bytes > HEAD_BYTES:
+                self._line_bytes += len(data)
+                if self._line_bytes > HEAD_BYTES:
                     self.send_400_response(_TOO_LONG)
             if self._timer is None and self._is_idle():
                 self._wait()  # whatever came, it stopped the other timer and began no request
@@ -62,6 +63,7 @@ def patient(timeout_s: float) -> type[HttpToolsProtocol]:
         def on_header(self, name: bytes, value: bytes) -> None:
             """Of the head, or of what may follow a body in chunks."""
             self._head_bytes += len(name) + len(value)
+            self._line_bytes = 0
             if self._head_bytes > HEAD_BYTES:
                 raise ValueError(_TOO_LONG)
             super().on_header(name, value)

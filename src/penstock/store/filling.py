@@ -184,7 +184,9 @@ class Filling:
             self._sealed_up_to(self._reader.position)
             return False
         left = self._opened_at + self._settings.segment.max_open_s - self._clock.monotonic()
-        wanted = self._pressed or self._wanted_through > self.sealed_through
+        # What is wanted but not read yet is sealed together with this, in the next run.
+        flushed = self.sealed_through < self._wanted_through <= self._reader.position
+        wanted = self._pressed or flushed
         if left > 0 and not wanted:
             self._timers.start("age", left, self._job.ask)
             return False
