@@ -63,17 +63,17 @@ class Connection:
         """Begins a call, and sends nothing of its message."""
         self._socket.sendall(frame(HEADERS, END_HEADERS, stream, request_headers(path, **more)))
 
-    def send(self, stream: int, size: int) -> int:
-        """So many bytes of a message, as far as the windows let it; how many they were."""
+    def send(self, stream: int, data: bytes) -> int:
+        """Part of a message, as far as the windows let it; how many bytes that were."""
         with self._changed:
             left = self._first_window + self._windows.get(stream, 0)
-            size = min(size, left, self._window, 16384)
+            size = min(len(data), left, self._window, 16384)
             if size <= 0 or stream in self.ended or 0 in self.ended:
                 return 0
             self._window -= size
             self._windows[stream] = self._windows.get(stream, 0) - size
         with contextlib.suppress(OSError):
-            self._socket.sendall(frame(DATA, 0, stream, bytes(size)))
+            self._socket.sendall(frame(DATA, 0, stream, data[:size]))
         return size
 
     def close(self) -> None:

@@ -464,9 +464,15 @@ def test_grpc_message_that_does_not_end_is_given_up(server: Server) -> None:
     for connection in connections:
         for stream in streams:
             connection.begin_call(stream, T.grpc_method)
-            connection.send(stream, 5)
-    until(lambda: sum(c.send(s, 200) for c in connections for s in streams) == 0)
-    assert all(c.ended for c in connections)
+            connection.send(stream, b"\0" + (15 * MIB).to_bytes(4, "big"))
+
+    def all_ended() -> bool:
+        for connection in connections:
+            for stream in streams:
+                connection.send(stream, bytes(200))
+        return all(set(streams) <= connection.ended for connection in connections)
+
+    until(all_ended)
     for connection in connections:
         connection.close()
 

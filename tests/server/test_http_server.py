@@ -1,15 +1,197 @@
-"""Sockets that workers share."""
+"""Connections with patience that ends, and sockets that workers share."""
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import socket
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
+import uvicorn
+from uvicorn.server import ServerState
 
-from penstock.server.http_server import bind, reserve
+from penstock.server.child import Child
+from penstock.server.config import Config
+from penstock.server.http_server import HEAD_BYTES, bind, patient, reserve
+from tests.server.running import PATIENCE_S
 
 HOST = "127.0.0.1"
+
+
+class Transport(asyncio.Transport):
+    """Takes down what is written, and whether it was closed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written = b""
+        self.ended = asyncio.Event()
+
+    def write(self, data: Any) -> None:
+        """As a socket would."""
+        self.written += data
+
+    def close(self) -> None:
+        """In order."""
+        self.ended.set()
+
+    def abort(self) -> None:
+        """At once."""
+        self.ended.set()
+
+    def is_closing(self) -> bool:
+        """Either of them."""
+        return self.ended.is_set()
+
+    def pause_reading(self) -> None:
+        """Nothing to pause."""
+
+    def resume_reading(self) -> None:
+        """Nothing to resume."""
+
+
+async def answer(_: Any, receive: Any, send: Any) -> None:
+    """An application that reads a body and answers."""
+    while (await receive()).get("more_body"):
+        pass
+    headers = [(b"content-length", b"4")]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send({"type": "http.response.body", "body": b"fine"})
+
+
+Test = Callable[[Any, Transport], Awaitable[None]]
+
+
+def connected(test: Test, timeout_s: float = PATIENCE_S, *, stopping: bool = False) -> None:
+    """Runs a test with one connection."""
+
+    async def run() -> None:
+        config = uvicorn.Config(answer, http=patient(timeout_s), ws="none", log_config=None)
+        config.load()
+        protocol: Any = config.http_protocol_class
+        protocol.owner = uvicorn.Server(config)
+        protocol.owner.should_exit = stopping
+        transport = Transport()
+        made = protocol(config=config, server_state=ServerState(), app_state={})
+        made.connection_made(transport)
+        await asyncio.wait_for(test(made, transport), PATIENCE_S)
+        made.connection_lost(None)
+
+    asyncio.run(run())
+
+
+HEAD = b"POST / HTTP/1.1\r\nhost: x\r\n"
+PIECE = b"x" * 1000
+
+
+@pytest.mark.parametrize(
+    ("start", "piece"),
+    [
+        (b"POST /", PIECE),
+        (HEAD + b"name: ", PIECE),
+        (HEAD + b"na", PIECE),
+        (HEAD, b"name: " + PIECE + b"\r\n"),
+        (HEAD + b"transfer-encoding: chunked\r\n\r\n0\r\n", b"name: " + PIECE + b"\r\n"),
+    ],
+    ids=["path", "value", "name", "many", "after the body"],
+)
+def test_head_is_bounded_however_it_grows(start: bytes, piece: bytes) -> None:
+    """400, and the connection ends; what is shorter is read on."""
+
+    async def test(protocol: Any, transport: Transport) -> None:
+        protocol.data_received(start)
+        for _ in range(HEAD_BYTES // 1100):
+            protocol.data_received(piece)
+        assert not transport.is_closing()
+        for _ in range(HEAD_BYTES // 1000):
+            if not transport.is_closing():
+                protocol.data_received(piece)
+        assert transport.written.startswith(b"HTTP/1.1 400 ")
+        assert transport.is_closing()
+
+    connected(test)
+
+
+def test_many_headers_at_once_are_bounded() -> None:
+    """Though they come in one piece."""
+
+    async def test(protocol: Any, transport: Transport) -> None:
+        protocol.data_received(HEAD + (b"name: " + PIECE + b"\r\n") * 80 + b"\r\n")
+        assert transport.written.startswith(b"HTTP/1.1 400 ")
+
+    connected(test)
+
+
+def test_body_is_no_part_of_the_head() -> None:
+    """Large bodies, and many requests in a piece, are not taken for one."""
+
+    async def test(protocol: Any, transport: Transport) -> None:
+        body = b"x" * 200_000
+        protocol.data_received(HEAD + b"content-length: 200000\r\n\r\n" + body)
+        request = HEAD + b"content-length: 0\r\n\r\n"
+        protocol.data_received(request * 5000 + HEAD)
+        protocol.data_received(b"content-length: 0\r\n\r\n")
+        while transport.written.count(b"HTTP/1.1 200 ") < 5002:
+            await asyncio.sleep(0)
+        assert not transport.is_closing()
+
+    connected(test)
+
+
+@pytest.mark.parametrize("text", [b"", b"POST", HEAD, b"\r\n"])
+def test_connection_without_a_request_ends(text: bytes) -> None:
+    """Whatever it has sent of one."""
+
+    async def test(protocol: Any, transport: Transport) -> None:
+        if text:
+            protocol.data_received(text)
+        await transport.ended.wait()
+        assert b"200" not in transport.written
+
+    connected(test, 0.05)
+
+
+def test_line_ends_after_an_answer_keep_nothing_open() -> None:
+    """They begin no request."""
+
+    async def test(protocol: Any, transport: Transport) -> None:
+        protocol.data_received(HEAD + b"content-length: 0\r\n\r\n")
+        while not transport.written.endswith(b"fine"):
+            await asyncio.sleep(0)
+        protocol.data_received(b"\r\n")
+        await transport.ended.wait()
+
+    connected(test, 0.05)
+
+
+def test_request_under_way_has_no_such_end() -> None:
+    """The time of its body is the application's to look at."""
+
+    async def test(protocol: Any, transport: Transport) -> None:
+        protocol.data_received(HEAD + b"content-length: 1\r\n\r\n")
+        await asyncio.sleep(0.1)
+        protocol.data_received(b"x")
+        while not transport.written.endswith(b"fine"):
+            await asyncio.sleep(0)
+        assert not transport.is_closing()
+
+    connected(test, 0.02)
+
+
+def test_connection_that_comes_while_the_server_stops_is_closed() -> None:
+    """Nobody else would tell it to go."""
+
+    async def test(_: Any, transport: Transport) -> None:
+        await transport.ended.wait()
+
+    connected(test, stopping=True)
+
+
+def test_worker_that_is_not_there_is_not_waited_for() -> None:
+    """Whoever asks for its report hears at once that there is none."""
+    child = Child(Config(), 0, 1, 2)
+    assert asyncio.run(child.ask("report", PATIENCE_S)) is None
 
 
 def port_of(bound: socket.socket) -> int:

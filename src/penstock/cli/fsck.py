@@ -98,7 +98,7 @@ def _repair(path: Path, reports: _Reports) -> None:
         if isinstance(report, LogReport):
             repair_log(LocalFiles(), Path(report.folder), SystemClock())
         else:
-            from penstock.store.verify import repair_store
+            from penstock.store.repair import repair_store
 
             repair_store(LocalFiles(), Path(report.folder), SystemClock())
 

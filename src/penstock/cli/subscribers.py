@@ -251,7 +251,7 @@ def _change(
     partitions: list[Partition], name: str, done: str, change: _Change
 ) -> list[dict[str, Any]]:
     """Changes all partitions or, where one of them is in use, none."""
-    from penstock.store.verify import closed_journal
+    from penstock.store.repair import closed_journal
 
     files, clock, rows = LocalFiles(), SystemClock(), list[dict[str, Any]]()
     with contextlib.ExitStack() as stack:

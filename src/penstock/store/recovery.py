@@ -64,6 +64,12 @@ class Recovered:
     certain: bool = False
     """Whether the acknowledgement log was whole: no segment can have been forgotten."""
 
+    def never_repeat(self, log_end: int) -> None:
+        """Raises the next segment_seq over all that may have been forgotten."""
+        if not self.certain:
+            # Each segment took at least one message: no segment ever had a higher number.
+            self.state.next_seq = max(self.state.next_seq, log_end)
+
 
 def recover(files: Files, folder: Path, segments: Path) -> Recovered:
     """Rebuilds the state and puts the folder in order. Writes nothing else."""

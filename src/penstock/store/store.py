@@ -13,7 +13,7 @@ import threading
 import weakref
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from penstock.log import Log
 from penstock.log.pool import shared_pool
@@ -27,7 +27,6 @@ from penstock.model.errors import (
     StoreClosed,
     StoreFull,
     StoreStopped,
-    SubscriberUnknown,
 )
 from penstock.model.settings import KIB, StoreSettings
 from penstock.model.slots import OTAP, SlotTable
@@ -36,34 +35,32 @@ from penstock.store.ack_log import AckLog
 from penstock.store.budget import Budget, EvenShare
 from penstock.store.decoding import Decoder, PlainDecoder
 from penstock.store.filling import Filling
-from penstock.store.format import Activated, Reason, Registered, Removed, Unregistered
+from penstock.store.format import Reason, Removed
+from penstock.store.hub import Hub
 from penstock.store.jobs import shared_workers
 from penstock.store.journal import Journal
 from penstock.store.maintenance import Maintenance
 from penstock.store.memory import MemoryBound, shared_memory_bound
 from penstock.store.messages import encode_bundle, encode_raw
 from penstock.store.recovery import Problem, recover
+from penstock.store.registration import Registration
 from penstock.store.segments import SegmentFolder
-from penstock.store.status import StoreStatus, SubscriberStatus, subscriber_status
-from penstock.store.subscribers import Hub, Subscription
+from penstock.store.status import StoreStatus
 
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from penstock.log import Append, Commit
+    from penstock.log import Append
     from penstock.log.batch import Buffer
     from penstock.log.pool import Pool
     from penstock.model.errors import LogPoisoned, StoreUnavailable
     from penstock.segment import SegmentInfo, SegmentReader, StoredBundle
     from penstock.storage.files import Files, Lock
-    from penstock.store.format import Event
 
 _LOG = logging.getLogger(__name__)
-Start = Literal["earliest", "latest"] | int
-NAME_BYTES = 255
 
 
-class Store:
+class Store(Registration):
     """Takes bundles, keeps them, and delivers them to every subscriber. Safe from any thread.
 
     Durability: `append` is as durable as its log (`Durability`, by default after fdatasync).
@@ -115,9 +112,7 @@ class Store:
             least_offset=state.sealed_offset,
         )
         self.problems += tuple(Problem(f"log/{lost.file}", str(lost)) for lost in self.log.lost)
-        if not found.certain:
-            # Each segment took at least one message: no segment ever had a higher number.
-            state.next_seq = max(state.next_seq, self.log.end_offset)
+        found.never_repeat(self.log.end_offset)
         acks = AckLog(
             folder,
             found.next_event,
@@ -316,21 +311,11 @@ class Store:
         At the disk limit it waits, or raises StoreFull without `block`. Retry safety: a Retryable
         error, from here or from `durable`, says that nothing was stored.
         """
-        message = self._encode(item)
-        self._check()
-        if not self._maintenance.has_room(len(message)):
-            self._maintenance.wait_for_room(len(message), None if block else 0.0)
-            self._check()
-        return self.log.append(message, block=block)
+        return self.log.append(self._admitted(item, block=block), block=block)
 
     def append_durable(self, item: Bundle | Buffer) -> int:
         """Appends and waits; returns the offset of the durable message."""
-        message = self._encode(item)
-        self._check()
-        if not self._maintenance.has_room(len(message)):
-            self._maintenance.wait_for_room(len(message), None)
-            self._check()
-        return self.log.append_durable(message)
+        return self.log.append_durable(self._admitted(item, block=True))
 
     async def append_async(self, item: Bundle | Buffer) -> Append:
         """`append` for coroutines: where there is no room the task waits, not the thread."""
@@ -370,113 +355,6 @@ class Store:
         """`flush` for coroutines."""
         await asyncio.to_thread(self.flush)
 
-    # --- subscribers ---------------------------------------------------------------------------
-
-    def subscribe(self, name: str, start: Start = "earliest") -> Subscription:
-        """Registers the subscriber if it is new, activates it, and returns a way to its bundles.
-
-        `start` is where a new one begins: with the oldest segment, with what is sealed from now
-        on, or with a segment_seq. One that is known goes on where it was.
-        """
-        self.register(name, start)
-        self.activate(name)
-        return Subscription(self._hub, self._hub.feed(name))
-
-    def register(self, name: str, start: Start = "earliest") -> bool:
-        """Makes the name known, durably: from now on everything is kept for it. False: it was."""
-        if not isinstance(name, str) or not 0 < len(name.encode()) <= NAME_BYTES:
-            raise InvalidArgument(f"a subscriber's name has 1 to {NAME_BYTES} bytes, not {name!r}")
-        with self._journal.lock:
-            self._check()
-            state = self._journal.state
-            if state.named(name) is not None:
-                return False
-            number = state.next_subscriber
-            commit = self._journal.record(Registered(number, self._start_seq(start), name))
-            self._journal.compact()  # so that two files know of it
-        self._wait_or_undo(commit, Unregistered(number))
-        self._ask_for_maintenance()  # what it does not want may now be nobody's
-        return True
-
-    def unregister(self, name: str) -> None:
-        """Forgets the subscriber for good; what was kept for it alone may go."""
-        with self._journal.lock:
-            self._check()
-            number = self._known(name)
-            commit = self._journal.record(Unregistered(number))
-            self._journal.compact()
-            self._hub.forget(number)
-        commit.wait()
-        self._journal.flush()
-        self._ask_for_maintenance()
-
-    def activate(self, name: str) -> None:
-        """Lets a registered subscriber receive."""
-        self._set_active(name, active=True)
-
-    def deactivate(self, name: str) -> None:
-        """Takes back what it holds and delivers nothing; everything is kept for it."""
-        self._set_active(name, active=False)
-        self._hub.pause(self._hub.feed(name))
-
-    def reset(self, name: str, start: Start = "earliest") -> None:
-        """Begins anew from `start`, with what is still there."""
-        with self._journal.lock:
-            self._check()
-            number, again = self._known(name), self._journal.state.next_subscriber
-            # Together, so that no moment is without it: what only it lacks must stay.
-            events = (Unregistered(number), Registered(again, self._start_seq(start), name))
-            self._journal.record(*events)
-            self._hub.forget(number)
-            commit = self._journal.compact()
-        commit.wait()
-        self._journal.flush()
-        self._ask_for_maintenance()
-
-    def subscribers(self) -> list[SubscriberStatus]:
-        """Every subscriber and its progress."""
-        now_ns = self._clock.wall_ns()
-        with self._journal.lock:
-            state = self._journal.state
-            return [
-                subscriber_status(state, each, self._hub.in_flight(number), now_ns)
-                for number, each in state.subscribers.items()
-            ]
-
-    def _start_seq(self, start: Start) -> int:
-        state = self._journal.state
-        if start == "earliest":
-            return next(iter(state.segments), state.next_seq)
-        if start == "latest":
-            return state.next_seq
-        if isinstance(start, int) and not isinstance(start, bool) and start >= 0:
-            return min(start, state.next_seq)
-        raise InvalidArgument(f"cannot start at {start!r}: earliest, latest or a segment_seq")
-
-    def _known(self, name: str) -> int:
-        found = self._journal.state.named(name)
-        if found is None:
-            raise SubscriberUnknown(f"no subscriber is called {name!r}")
-        return found.number
-
-    def _set_active(self, name: str, *, active: bool) -> None:
-        with self._journal.lock:
-            self._check()
-            number = self._known(name)
-            if self._journal.state.subscribers[number].active is active:
-                return
-            commit = self._journal.record(Activated(number, active))
-        commit.wait()
-
-    def _wait_or_undo(self, commit: Commit, undo: Event) -> None:
-        try:
-            commit.wait()
-            self._journal.flush()  # with `interval` too, where a full disk kept it from a new file
-        except PenstockError:
-            with self._journal.lock, contextlib.suppress(PenstockError):
-                self._journal.record(undo)
-            raise
-
     # --- reading -------------------------------------------------------------------------------
 
     @property
@@ -515,6 +393,15 @@ class Store:
         return self._failure
 
     # --- within --------------------------------------------------------------------------------
+
+    def _admitted(self, item: Bundle | Buffer, *, block: bool) -> bytes:
+        """The item's message, when there is room for it."""
+        message = self._encode(item)
+        self._check()
+        if not self._maintenance.has_room(len(message)):
+            self._maintenance.wait_for_room(len(message), None if block else 0.0)
+            self._check()
+        return message
 
     def _encode(self, item: Bundle | Buffer) -> bytes:
         if type(item) is bytes and item[:1] != b"\0":

@@ -1,4 +1,4 @@
-"""Reads every byte of a store and says what is wrong with it; repairs it where told to.
+"""Reads every byte of a store and says what is wrong with it.
 
 The store's log is not looked at here: `penstock.log.verify` does that.
 """
@@ -10,13 +10,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from penstock.log import format as log_format
-from penstock.log.pool import shared_pool
 from penstock.log.scan import End, Gap, Run, read_header, scan_frames
-from penstock.log.survey import survey_log
-from penstock.log.verify import Damage, repair_log
-from penstock.metrics import Metrics
+from penstock.log.verify import Damage
 from penstock.model.errors import Damaged
-from penstock.model.settings import MIB, Durability
 from penstock.segment import SegmentReader, segment_name, segment_seq_of
 from penstock.storage.documents import decode_document
 from penstock.storage.files import read_whole
@@ -25,21 +21,17 @@ from penstock.store.ack_log import (
     CHECKPOINT_NAME,
     CHECKPOINT_VERSION,
     LOG_NAME,
-    AckLog,
 )
-from penstock.store.format import Answered, Outcome, Reason, Removed, decode_event
-from penstock.store.journal import Journal
-from penstock.store.recovery import Recovered, recover, replay
-from penstock.store.state import StoreState, all_of, runs
+from penstock.store.format import decode_event
+from penstock.store.recovery import Recovered, replay
+from penstock.store.state import StoreState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from penstock.model.clock import Clock
     from penstock.segment import SegmentInfo
     from penstock.storage.files import File, Files
-    from penstock.store.format import Event
 
 _ATTEMPTS = 5
 
@@ -89,45 +81,6 @@ def survey_store(files: Files, folder: Path) -> Recovered:
         found = replay(files, folder)
     found.state.advance()
     return found
-
-
-@contextlib.contextmanager
-def closed_journal(files: Files, folder: Path, clock: Clock) -> Iterator[tuple[Journal, Recovered]]:
-    """The journal of a store that nobody has open, for changes that need no bundle.
-
-    LogLocked while a process has the store open. What opening the store would put in order, is.
-    """
-    files.make_folder(folder / "segments")
-    lock = files.lock(folder / ".lock")
-    try:
-        found = recover(files, folder, folder / "segments")
-        if not found.certain:
-            # Each segment took at least one message: no segment ever had a higher number.
-            end = _log_end(files, folder / "log", clock)
-            found.state.next_seq = max(found.state.next_seq, end)
-        acks = AckLog(
-            folder,
-            found.next_event,
-            Durability.SYNC,
-            name=str(folder / LOG_NAME),
-            files=files,
-            clock=clock,
-            pool=shared_pool(),
-            metrics=Metrics().for_log(LOG_NAME),
-        )
-        journal = Journal(found.state, acks, compact_bytes=MIB)
-        with contextlib.closing(journal):
-            journal.compact().wait()
-            yield journal, found
-    finally:
-        lock.release()
-
-
-def _log_end(files: Files, folder: Path, clock: Clock) -> int:
-    if not files.names(folder):
-        return 0
-    repair_log(files, folder, clock)
-    return survey_log(files, folder).end_offset
 
 
 # --- verifying ---------------------------------------------------------------------------------
@@ -356,55 +309,3 @@ def _size(files: Files, path: Path) -> int:
         finally:
             file.close()
     return 0
-
-
-# --- repairing ---------------------------------------------------------------------------------
-
-
-def repair_store(files: Files, folder: Path, clock: Clock) -> None:
-    """Rewrites `ack.log` and `ack.ckpt` from what is provable, and records what is lost.
-
-    A segment keeps its place as long as one bundle in it is readable: only what cannot be read is
-    noted as lost, for every subscriber that lacks it. One of which nothing is readable becomes
-    `….seg.damaged`. LogLocked while a process has the store open. Interruptible: a second run
-    finishes the first.
-    """
-    with closed_journal(files, folder, clock) as (journal, _):
-        for info in list(journal.state.segments.values()):
-            lost = _unreadable(files, folder, info)
-            if lost is None:
-                _set_aside(files, folder / "segments", info)
-            events = _losses(journal.state, info, all_of(info) if lost is None else lost, clock)
-            if lost is None:
-                events.append(Removed(Reason.LOST, info.segment_seq, info.end_offset))
-            if events:
-                journal.record(*events).wait()
-
-
-def _unreadable(files: Files, folder: Path, info: SegmentInfo) -> int | None:
-    """The bundles that cannot be read, as bits; None: nothing of the segment can."""
-    try:
-        path = folder / "segments" / segment_name(info.segment_seq)
-        reader = SegmentReader.open(files, path)
-    except Damaged:
-        return None
-    if reader.info != info:
-        return None
-    gone = {index for damage in reader.verify() for index in damage.bundles}
-    return sum(1 << index for index in gone)
-
-
-def _set_aside(files: Files, folder: Path, info: SegmentInfo) -> None:
-    # First the file, then the event: what is gone without one is found to be lost, too.
-    path = folder / segment_name(info.segment_seq)
-    files.rename(path, path.with_name(f"{path.name}.damaged"))
-    files.sync_folder(folder)
-
-
-def _losses(state: StoreState, info: SegmentInfo, lost: int, clock: Clock) -> list[Event]:
-    now_ns = clock.wall_ns()
-    return [
-        Answered(Outcome.LOST, subscriber.number, info.segment_seq, first, count, now_ns)
-        for subscriber, missing in state.outstanding(info)
-        for first, count in runs(missing & lost)
-    ]
