@@ -25,6 +25,7 @@ STOP_LIMIT_S = 60.0
 RECEIVER = str(Path(__file__).with_name("ingest_receiver.py"))
 SERVE = "from penstock.cli import main; main()"
 WORKER = "penstock.server.worker"
+DECODER = "penstock.server.decoder"
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -54,7 +55,7 @@ class Server:
 
     def decoder_bytes(self) -> int:
         """The most memory that a decoding process of Penstock has had."""
-        return self._most_bytes("spawn_main")
+        return self._most_bytes(DECODER)
 
     def settle(self) -> None:
         """Waits until everything that it took is decoded and sealed; only Penstock does that."""

@@ -1,4 +1,4 @@
-"""Stands in for the function that decodes, and dies of some messages."""
+"""Stands in for the process that decodes, and dies of some messages."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ import time
 from pathlib import Path
 from typing import Any
 
-from penstock.server.decoding import decode_in_child
+from penstock.server import decoder
 
 POISON = b"kill the decoder"
 SLOW = b"wait in the decoder "
 """The path of a file follows: it is made when the message is being decoded for the first time."""
 
 
-def decode(signal: Any, messages: list[bytes]) -> Any:
-    """Takes the place of `decode_in_child`; runs in the decoder's process."""
-    for message in messages:
+def decode(signal: Any, messages: Any) -> Any:
+    """Takes the place of the decoder's own; runs in its process."""
+    for message in map(bytes, messages):
         if POISON in message:
             os._exit(9)
         if SLOW in message:
@@ -24,4 +24,8 @@ def decode(signal: Any, messages: list[bytes]) -> Any:
             if not marker.exists():
                 marker.write_text(str(os.getpid()))
                 time.sleep(60)
-    return decode_in_child(signal, messages)
+    return decoder.decode(signal, messages)
+
+
+if __name__ == "__main__":
+    decoder.serve(decode)

@@ -17,7 +17,7 @@ import pytest
 from penstock.metrics import Metrics
 from penstock.otel import Signal, encode_bundle
 from penstock.segment import SegmentReader
-from penstock.server import decoding
+from penstock.server import decoder
 from penstock.server.decoding import DecoderProcess, RemoteDecoder
 from penstock.storage import LocalFiles
 from penstock.store import Store
@@ -40,9 +40,12 @@ def process() -> Iterator[DecoderProcess]:
     made.close()
 
 
-@pytest.fixture
-def _deadly(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(decoding, "decode_in_child", dying.decode)
+@pytest.fixture(scope="module")
+def deadly() -> Iterator[DecoderProcess]:
+    """One that dies of some messages."""
+    made = DecoderProcess("tests.server.dying")
+    yield made
+    made.close()
 
 
 def decode(process: DecoderProcess, *messages: bytes, sent: Signal = T) -> list[Decoded]:
@@ -106,21 +109,17 @@ def test_damaged_bundle_is_set_aside(process: DecoderProcess) -> None:
 def test_decoder_that_was_killed_is_replaced(process: DecoderProcess) -> None:
     """Between two messages nobody notices."""
     decode(process, traces("a"))
-    [pid] = process._pool._processes
-    os.kill(pid, signals.SIGKILL)
+    os.kill(process.pid, signals.SIGKILL)
     assert names(decode(process, traces("a"), traces("b"))) == ["a", "b"]
     assert names(decode(process, traces("c"))) == ["c"]
 
 
-@pytest.mark.usefixtures("_deadly")
-def test_decoder_killed_in_the_middle_loses_nothing(
-    process: DecoderProcess, tmp_path: Path
-) -> None:
+def test_decoder_killed_in_the_middle_loses_nothing(deadly: DecoderProcess, tmp_path: Path) -> None:
     """What it was at is decoded by the next one."""
     marker = tmp_path / "decoding"
     slow = traces(f"{dying.SLOW.decode()}{marker}|")
     with ThreadPoolExecutor(1) as thread:
-        answer = thread.submit(decode, process, traces("a"), slow, traces("b"))
+        answer = thread.submit(decode, deadly, traces("a"), slow, traces("b"))
         until(lambda: marker.exists() and marker.read_text())
         os.kill(int(marker.read_text()), signals.SIGKILL)
         found = answer.result()
@@ -128,29 +127,27 @@ def test_decoder_killed_in_the_middle_loses_nothing(
     assert [d.first_offset for d in found] == [100, 101, 102]
 
 
-@pytest.mark.usefixtures("_deadly")
-def test_message_that_kills_the_decoder_is_set_aside(process: DecoderProcess) -> None:
+def test_message_that_kills_the_decoder_is_set_aside(deadly: DecoderProcess) -> None:
     """It alone; the decoder goes on."""
     poison = traces(dying.POISON.decode())
-    found = decode(process, traces("a"), poison, traces("b"))
+    found = decode(deadly, traces("a"), poison, traces("b"))
     assert [(d.first_offset, d.messages) for d in found] == [(100, 1), (101, 1), (102, 1)]
     assert [d.bundle is None for d in found] == [False, True, False]
     assert "did not survive" in found[1].problem
-    assert names(decode(process, traces("c"))) == ["c"]
+    assert names(decode(deadly, traces("c"))) == ["c"]
 
 
-@pytest.mark.usefixtures("_deadly")
-def test_others_do_not_suffer_from_a_message_that_kills(process: DecoderProcess) -> None:
+def test_others_do_not_suffer_from_a_message_that_kills(deadly: DecoderProcess) -> None:
     """A decoder that dies takes the work of all stores with it, and none of it is set aside."""
     start = threading.Barrier(4)
 
     def innocent(number: int) -> list[list[Decoded]]:
         start.wait()
-        return [decode(process, traces(f"{number}-{turn}")) for turn in range(20)]
+        return [decode(deadly, traces(f"{number}-{turn}")) for turn in range(20)]
 
     def guilty() -> list[Decoded]:
         start.wait()
-        return decode(process, traces("a"), traces(dying.POISON.decode()))
+        return decode(deadly, traces("a"), traces(dying.POISON.decode()))
 
     with ThreadPoolExecutor(4) as threads:
         bad = threads.submit(guilty)
@@ -160,11 +157,10 @@ def test_others_do_not_suffer_from_a_message_that_kills(process: DecoderProcess)
     assert all(decoded.bundle is not None for decoded in found)
 
 
-@pytest.mark.usefixtures("_deadly")
-def test_store_goes_on_after_a_message_that_kills(process: DecoderProcess, tmp_path: Path) -> None:
+def test_store_goes_on_after_a_message_that_kills(deadly: DecoderProcess, tmp_path: Path) -> None:
     """It is kept in a file named by its offset and counted; the rest is in the segment."""
     metrics, poison = Metrics(), traces(dying.POISON.decode())
-    with Store.open(tmp_path, decoder=RemoteDecoder(process, T), metrics=metrics) as store:
+    with Store.open(tmp_path, decoder=RemoteDecoder(deadly, T), metrics=metrics) as store:
         for message in (traces("a"), poison, traces("b")):
             store.append_durable(message)
         store.flush(timeout=60)
@@ -183,10 +179,10 @@ def test_invalid_bundle_is_set_aside(monkeypatch: pytest.MonkeyPatch) -> None:
     """A decoder whose tables are not what they should be stops nothing."""
 
     def refuse(_: Any) -> Any:
-        raise decoding.PenstockError("not valid Arrow")
+        raise decoder.PenstockError("not valid Arrow")
 
-    monkeypatch.setattr(decoding, "encode_bundle", refuse)
-    answers = decoding.decode_in_child(Signal.LOGS, [logs("a")])
+    monkeypatch.setattr(decoder, "encode_bundle", refuse)
+    answers = decoder.decode(Signal.LOGS, [logs("a")])
     assert answers == [(1, None, "not valid Arrow")]
 
 
@@ -197,7 +193,7 @@ from penstock.server.decoding import DecoderProcess
 if __name__ == "__main__":
     process = DecoderProcess()
     process.run(Signal.TRACES, [b""])
-    print(*process._pool._processes, flush=True)
+    print(process.pid, flush=True)
     time.sleep(60)
 """
 

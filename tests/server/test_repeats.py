@@ -45,9 +45,14 @@ def repeats(clock: Time | None = None, **settings: Any) -> Iterator[Repeats]:
 
 async def store(repeats: Repeats, folder: Path, data: bytes, sent: Signal = T) -> bool:
     """Stores the request if it is to be stored, and says so."""
-    async with repeats.once(sent, folder, data) as is_new:
+    storing = await repeats.begin(sent, folder / "0", data)
+    if storing is None:
+        return False
+    try:
         await asyncio.sleep(0)
-        return is_new
+    finally:
+        storing.end(stored=True)
+    return True
 
 
 def digest(number: int) -> bytes:
@@ -128,9 +133,9 @@ def test_failed_request_is_not_remembered(tmp_path: Path) -> None:
 
     async def run() -> None:
         with repeats() as made:
-            with pytest.raises(OSError, match="full"):
-                async with made.once(T, tmp_path, b"one"):
-                    raise OSError("full")
+            storing = await made.begin(T, tmp_path / "0", b"one")
+            assert storing is not None
+            storing.end(stored=False)
             assert await store(made, tmp_path, b"one")
 
     asyncio.run(run())
@@ -150,21 +155,13 @@ def test_copy_waits_for_the_first(tmp_path: Path) -> None:
 def test_copy_of_a_failed_request_is_stored(tmp_path: Path) -> None:
     """By one of those that waited, once."""
 
-    async def fail(made: Repeats, go: asyncio.Event) -> None:
-        async with made.once(T, tmp_path, b"one"):
-            await go.wait()
-            raise OSError("full")
-
     async def run() -> list[bool]:
         with repeats() as made:
-            go = asyncio.Event()
-            first = asyncio.create_task(fail(made, go))
-            await asyncio.sleep(0)
+            first = await made.begin(T, tmp_path / "0", b"one")
+            assert first is not None
             others = [asyncio.create_task(store(made, tmp_path, b"one")) for _ in range(5)]
             await asyncio.sleep(0)
-            go.set()
-            with pytest.raises(OSError, match="full"):
-                await first
+            first.end(stored=False)
             return await asyncio.gather(*others)
 
     assert asyncio.run(run()).count(True) == 1

@@ -15,7 +15,7 @@ from penstock.log.turns import QUEUED, Turn, Turns
 from penstock.model.errors import InvalidArgument, MessageTooLarge, QueueFull
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from penstock.log.batch import Buffer
 
@@ -42,7 +42,7 @@ class GroupCommit(Turns):
                     if self._turn < QUEUED:
                         self._ask_for_turn()
                     return new_append((offset, batch.commit if self._late else ALREADY))
-        return self._append_slowly([message], block=block)
+        return self._append_slowly([message], block=block, ask=self._ask_for_turn)
 
     def append_many(self, messages: Sequence[Buffer], *, block: bool = True) -> Append:
         """Queues messages with consecutive offsets; `offset` is the first one's.
@@ -51,7 +51,7 @@ class GroupCommit(Turns):
         """
         if not messages:
             raise InvalidArgument("append_many needs at least one message")
-        return self._append_slowly(messages, block=block)
+        return self._append_slowly(messages, block=block, ask=self._ask_for_turn)
 
     def append_durable(self, message: Buffer) -> int:
         """Appends and waits; returns the offset of the durable message.
@@ -85,9 +85,11 @@ class GroupCommit(Turns):
 
     async def append_many_async(self, messages: Sequence[Buffer]) -> Append:
         """`append_many` for coroutines. Cancelled while it waits, it has queued nothing."""
+        if not messages:
+            raise InvalidArgument("append_many needs at least one message")
         while True:
             try:
-                return self.append_many(messages, block=False)
+                return self._append_slowly(messages, block=False, ask=self._ask_in_loop)
             except QueueFull:
                 await self._oldest_commit().settle_async()
 
@@ -109,6 +111,10 @@ class GroupCommit(Turns):
         with self._lock:
             return self._pending.end_offset
 
+    def has_room(self, size: int) -> bool:
+        """Whether a message of that size would be queued at once, as things stand."""
+        return self._queued_bytes + size + FRAME_BYTES <= self._room
+
     @property
     def queued_bytes(self) -> int:
         """Bytes waiting for the disk."""
@@ -116,7 +122,9 @@ class GroupCommit(Turns):
 
     # --- small parts ---------------------------------------------------------------------------
 
-    def _append_slowly(self, messages: Sequence[Buffer], *, block: bool) -> Append:
+    def _append_slowly(
+        self, messages: Sequence[Buffer], *, block: bool, ask: Callable[[], None]
+    ) -> Append:
         """Appends any number of messages, waits for room, and says why something is refused."""
         kept = [frozen(message) for message in messages]
         size = self._checked_size(kept)
@@ -130,7 +138,7 @@ class GroupCommit(Turns):
                     offset = batch.first_offset + len(batch.messages)
                     batch.messages += kept
                     if self._turn < QUEUED:
-                        self._ask_for_turn()
+                        ask()
                     return Append(offset, batch.commit if self._late else ALREADY)
                 waiting, commit = self._queued_bytes, (self._in_flight or self._pending).commit
             if not block:

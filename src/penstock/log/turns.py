@@ -8,6 +8,7 @@ for it. Turns of one log never overlap, so that what they write belongs to one t
 from __future__ import annotations
 
 import abc
+import asyncio
 import enum
 import logging
 import os
@@ -80,6 +81,7 @@ class Turns(abc.ABC):
         self._queued_bytes = 0
         self._room = settings.queue_bytes  # negative when nothing more is taken
         self._turn = Turn.IDLE
+        self._gatherer: asyncio.AbstractEventLoop | None = None
         self._poison: LogPoisoned | None = None
         self._closed: LogClosed | None = None
         self._over = threading.Event()  # set when closing has ended
@@ -217,6 +219,22 @@ class Turns(abc.ABC):
                 self._timers.start("gather", settings.commit_delay_s, self._stop_gathering)
             return
         self._queue_turn()
+
+    def _ask_in_loop(self) -> None:
+        """`_ask_for_turn` in a coroutine: what its loop runs before the turn shares the commit."""
+        loop = asyncio.get_running_loop()
+        if self._turn is Turn.IDLE and not self.settings.commit_delay_s:
+            self._turn = Turn.GATHERING
+            self._gatherer = loop
+            loop.call_soon(self._leave_to_pool)
+        elif self._gatherer is not loop:  # which may have been closed before it came to that
+            self._ask_for_turn()
+
+    def _leave_to_pool(self) -> None:
+        with self._lock:
+            self._gatherer = None
+            if self._turn is Turn.GATHERING:
+                self._queue_turn()
 
     def _queue_turn(self) -> None:
         self._turn = Turn.QUEUED

@@ -1,4 +1,4 @@
-"""Decoding in a process of its own, off the interpreter's lock of the one that receives.
+"""Decoding in another process, seen from the one that receives.
 
 Messages go over as they are; bundles come back as log messages, which are read without copying.
 A decoder process that dies is replaced. What it was at is tried message by message, each alone,
@@ -7,17 +7,19 @@ and the one that kills its process again and again is set aside.
 
 from __future__ import annotations
 
-import concurrent.futures
+import contextlib
+import fcntl
 import itertools
 import logging
-import multiprocessing
+import subprocess
+import sys
 import threading
-from concurrent.futures.process import BrokenProcessPool
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Final
 
 from penstock.model.errors import PenstockError
+from penstock.server.decoder import Answer, read_answers, write_list
 from penstock.store.decoding import Decoded
-from penstock.store.messages import decode_bundle, decode_raw, encode_bundle
+from penstock.store.messages import decode_bundle, decode_raw
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -25,55 +27,90 @@ if TYPE_CHECKING:
     from penstock.otel.signals import Signal
 
 _LOG = logging.getLogger(__name__)
-_Answer = tuple[int, bytes | None, str]
-_TRIES = 2
+_TRIES: Final = 2
+_PIPE_BYTES: Final = 1024 * 1024
+"""As much as Linux grants everybody: fewer turns between the two processes."""
+DECODER: Final = "penstock.server.decoder"
+
+
+class _Child:
+    """One process. EOFError, OSError: it has died."""
+
+    def __init__(self, module: str) -> None:
+        # In a session of its own: Ctrl-C is for the supervisor to hear.
+        self.process = subprocess.Popen(  # noqa: S603 - our own module
+            [sys.executable, "-m", module],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            start_new_session=True,
+        )
+        self._questions, self._answers = _large(self.process.stdin), _large(self.process.stdout)
+
+    def ask(self, signal: Signal, messages: Sequence[bytes]) -> list[Answer]:
+        write_list(self._questions, [signal.value.encode(), *messages])
+        answers = read_answers(self._answers)
+        if not answers:
+            raise EOFError("the decoder process is no more")
+        return answers
+
+    def end(self) -> None:
+        with contextlib.suppress(OSError):  # what was not sent cannot be
+            self._questions.close()
+        self.process.kill()
+        self.process.wait()
+        self._answers.close()
 
 
 class DecoderProcess:
-    """One child for all the stores of a worker."""
+    """One child for all the stores of a worker, which take turns."""
 
-    def __init__(self) -> None:
+    def __init__(self, module: str = DECODER) -> None:
+        self._module = module
         self._lock = threading.Lock()
-        self._pool = _new_pool()
+        self._child = _Child(module)
+        self._closed = False
 
-    def run(self, signal: Signal, messages: Sequence[bytes]) -> list[_Answer]:
+    @property
+    def pid(self) -> int:
+        """Of the process that decodes at present."""
+        return self._child.process.pid
+
+    def run(self, signal: Signal, messages: Sequence[bytes]) -> list[Answer]:
         """What became of the messages, in order."""
-        pool = self._pool
-        try:
-            return pool.submit(decode_in_child, signal, list(messages)).result()
-        except BrokenProcessPool:
-            self._replace(pool)
+        with self._lock:
+            try:
+                return self._child.ask(signal, messages)
+            except (EOFError, OSError):
+                if self._closed:
+                    raise
+                _LOG.error("the decoder process died and is replaced")
+                self._child.end()
+                self._child = _Child(self._module)
         # In a process of their own: others must not suffer from these, nor these from others.
-        return _one_by_one(signal, messages)
+        return self._one_by_one(signal, messages)
 
     def close(self) -> None:
         """Ends the child."""
-        self._pool.shutdown(cancel_futures=True)
-
-    def _replace(self, broken: concurrent.futures.ProcessPoolExecutor) -> None:
         with self._lock:
-            if self._pool is broken:
-                _LOG.error("the decoder process died and is replaced")
-                broken.shutdown(wait=False)
-                self._pool = _new_pool()
+            self._closed = True
+            self._child.end()
 
-
-def _one_by_one(signal: Signal, messages: Sequence[bytes]) -> list[_Answer]:
-    """Each alone, and more than once: a process may have been killed for want of memory."""
-    answers: list[_Answer] = []
-    pool = _new_pool()
-    for message in messages:
-        for _ in range(_TRIES):
-            try:
-                answers += pool.submit(decode_in_child, signal, [message]).result()
-                break
-            except BrokenProcessPool:
-                pool.shutdown(wait=False)
-                pool = _new_pool()
-        else:
-            answers.append((1, None, "the decoder did not survive it"))
-    pool.shutdown()
-    return answers
+    def _one_by_one(self, signal: Signal, messages: Sequence[bytes]) -> list[Answer]:
+        """Each alone, and more than once: a process may have been killed for want of memory."""
+        answers: list[Answer] = []
+        child = _Child(self._module)
+        for message in messages:
+            for _ in range(_TRIES):
+                try:
+                    answers += child.ask(signal, [message])
+                    break
+                except (EOFError, OSError):
+                    child.end()
+                    child = _Child(self._module)
+            else:
+                answers.append(Answer(1, None, "the decoder did not survive it"))
+        child.end()
+        return answers
 
 
 class RemoteDecoder:
@@ -88,63 +125,29 @@ class RemoteDecoder:
         offset = first_offset
         for is_raw, run in itertools.groupby(messages, _is_raw):
             group = list(run)
-            whole: list[_Answer] = [(1, message, "") for message in group]
-            for count, data, problem in self._process.run(self._signal, group) if is_raw else whole:
-                yield _decoded(offset, count, data, problem)
-                offset += count
+            whole = [Answer(1, message) for message in group]
+            for answer in self._process.run(self._signal, group) if is_raw else whole:
+                yield _decoded(offset, answer)
+                offset += answer.messages
 
 
 def _is_raw(message: bytes) -> bool:
     return decode_raw(message) is not None
 
 
-def _decoded(offset: int, count: int, data: bytes | None, problem: str) -> Decoded:
+def _decoded(offset: int, answer: Answer) -> Decoded:
+    bundle, problem = None, answer.problem
     try:
-        bundle = None if data is None else decode_bundle(data)
+        if answer.bundle is not None:
+            bundle = decode_bundle(answer.bundle)
     except PenstockError as error:
-        bundle, problem = None, str(error)
-    return Decoded(offset, count, bundle, problem)
+        problem = str(error)
+    return Decoded(offset, answer.messages, bundle, problem)
 
 
-def decode_in_child(signal: Signal, messages: list[bytes]) -> list[_Answer]:
-    """Runs in the decoder process."""
-    from penstock.otel import decode_requests
-
-    requests = [decode_raw(message) or b"" for message in messages]
-    answers: list[_Answer] = []
-    for part in decode_requests(signal, requests):
-        try:
-            data = None if part.bundle is None else encode_bundle(part.bundle)
-        except PenstockError as error:
-            answers.append((part.count, None, str(error)))
-        else:
-            answers.append((part.count, data, part.problem))
-    return answers
-
-
-def _new_pool() -> concurrent.futures.ProcessPoolExecutor:
-    context = multiprocessing.get_context("spawn")
-    return concurrent.futures.ProcessPoolExecutor(1, mp_context=context, initializer=_begin_child)
-
-
-def _begin_child() -> None:
-    """Imports what is needed, leaves Ctrl-C to the parent, and ends with it."""
-    import os
-    import signal
-
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    # The worker's stdout goes to its supervisor, which takes its end for the worker's.
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-    from penstock import otel  # noqa: F401 - so that the first batch does not wait for it
-
-
-def _end_with_parent() -> None:
-    """A pool's child waits for work for ever, even if the parent was killed."""
-    import os
-
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(0)
+def _large(pipe: IO[bytes] | None) -> IO[bytes]:
+    assert pipe is not None
+    if hasattr(fcntl, "F_SETPIPE_SZ"):
+        with contextlib.suppress(OSError):  # somebody has many pipes, or may have none so large
+            fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
+    return pipe

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import functools
 import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -13,9 +12,10 @@ from penstock.otel.validate import RequestLimits, check_request
 from penstock.server.refusals import Cause, Refusal, refusal_of
 
 if TYPE_CHECKING:
+    from penstock.log.commit import Append
     from penstock.otel.signals import Signal
     from penstock.server.config import Limits
-    from penstock.server.repeats import Repeats
+    from penstock.server.repeats import Repeats, Storing
     from penstock.server.stores import Stores
     from penstock.store import Store
 
@@ -39,7 +39,7 @@ class Ingest:
         self._stores = stores
         self._repeats = repeats
         self._limits = RequestLimits(max_records=limits.records, max_parts=limits.parts)
-        self._storing: set[asyncio.Task[None]] = set()
+        self._left: set[asyncio.Task[None]] = set()
         self._left_bytes = 0
         """Of requests whose clients have gone, and which are being stored all the same."""
         self._most_left_bytes = limits.in_flight
@@ -60,28 +60,36 @@ class Ingest:
 
     async def _store(self, signal: Signal, store: Store, data: bytes) -> None:
         """Goes on when the client has gone: its retry must find that the request is stored."""
-        task = asyncio.create_task(self._store_once(signal, store, data))
-        self._storing.add(task)
-        task.add_done_callback(self._storing.discard)
+        storing = await self._repeats.begin(signal, store.folder, data)
+        if storing is None:
+            return
+        stored = left = False
         try:
-            await asyncio.shield(task)
-        except asyncio.CancelledError:
-            self._left_bytes += len(data)
-            task.add_done_callback(functools.partial(self._note_the_end, len(data)))
-            raise
-
-    async def _store_once(self, signal: Signal, store: Store, data: bytes) -> None:
-        async with self._repeats.once(signal, store.folder.parent, data) as is_new:
-            if is_new:
-                try:
-                    async with asyncio.timeout(PATIENCE_S):
-                        append = await store.append_async(data)
-                except TimeoutError:
-                    text = "there is no room on disk"
-                    raise Refusal(Cause.BUSY, text, retry_after_s=PATIENCE_S) from None
+            append = await store.append_async(data, timeout=PATIENCE_S)
+            try:
                 await append.durable
+            except asyncio.CancelledError:
+                left = True
+                self._leave(storing, append, len(data))
+                raise
+            stored = True
+        finally:
+            if not left:
+                storing.end(stored=stored)
 
-    def _note_the_end(self, size: int, task: asyncio.Task[None]) -> None:
-        self._left_bytes -= size
-        if not task.cancelled() and task.exception() is not None:
-            _LOG.warning("a request whose client had gone was not stored: %s", task.exception())
+    def _leave(self, storing: Storing, append: Append, size: int) -> None:
+        task = asyncio.create_task(self._finish(storing, append, size))
+        self._left.add(task)
+        task.add_done_callback(self._left.discard)
+
+    async def _finish(self, storing: Storing, append: Append, size: int) -> None:
+        self._left_bytes += size
+        stored = False
+        try:
+            await append.durable
+            stored = True
+        except PenstockError as error:
+            _LOG.warning("a request whose client had gone was not stored: %s", error)
+        finally:
+            self._left_bytes -= size
+            storing.end(stored=stored)

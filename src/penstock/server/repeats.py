@@ -12,7 +12,6 @@ loses with the power, only costs a second copy.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import fcntl
 import hashlib
 import mmap
@@ -21,7 +20,6 @@ import struct
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
     from pathlib import Path
 
     from penstock.model.clock import Clock
@@ -37,6 +35,7 @@ _TIME = struct.Struct("<Q")
 ENTRY_BYTES: Final = _DIGEST_BYTES + _TIME.size
 _WAYS: Final = 8
 """An entry may stand in any of so many places; the oldest of them gives way."""
+_SET_BYTES: Final = _WAYS * ENTRY_BYTES
 
 
 class Table:
@@ -56,25 +55,31 @@ class Table:
 
     def has(self, digest: bytes, since_ms: int) -> bool:
         """Whether the request was stored at or after that time."""
-        for at in self._places(digest):
-            if self._map[at : at + _DIGEST_BYTES] == digest:
-                return self._time(at) >= since_ms
-        return False
+        at = self._find(digest)
+        return at is not None and self._time(at) >= since_ms
 
     def add(self, digest: bytes, now_ms: int) -> None:
         """Remembers it, in the place of the oldest that could stand here."""
-        places = self._places(digest)
-        known = [at for at in places if self._map[at : at + _DIGEST_BYTES] == digest]
-        at = known[0] if known else min(places, key=self._time)
+        at = self._find(digest)
+        if at is None:
+            first = self._first(digest)
+            at = min(range(first, first + _SET_BYTES, ENTRY_BYTES), key=self._time)
         self._map[at : at + ENTRY_BYTES] = digest + _TIME.pack(now_ms)
 
     def close(self) -> None:
         """Gives the memory back; the file stays."""
         self._map.close()
 
-    def _places(self, digest: bytes) -> list[int]:
-        first = int.from_bytes(digest[:8], "little") % self._sets * _WAYS
-        return [_HEADER_BYTES + (first + way) * ENTRY_BYTES for way in range(_WAYS)]
+    def _first(self, digest: bytes) -> int:
+        """Of the places where it may stand."""
+        return _HEADER_BYTES + int.from_bytes(digest[:8], "little") % self._sets * _SET_BYTES
+
+    def _find(self, digest: bytes) -> int | None:
+        first = self._first(digest)
+        at = self._map.find(digest, first, first + _SET_BYTES)
+        while at >= 0 and (at - first) % ENTRY_BYTES:  # across two entries, by chance
+            at = self._map.find(digest, at + 1, first + _SET_BYTES)
+        return at if at >= 0 else None
 
     def _time(self, at: int) -> int:
         found: int = _TIME.unpack_from(self._map, at + _DIGEST_BYTES)[0]
@@ -98,52 +103,87 @@ def _open(path: Path, size: int, head: bytes) -> int:
         os.close(handle)
 
 
+class Storing:
+    """A request that is to be stored, until `end`. Copies of it wait for that."""
+
+    __slots__ = ("_began_ms", "_digest", "_over", "_table", "_under_way")
+
+    def __init__(
+        self, table: Table, under_way: dict[bytes, Storing], digest: bytes, began_ms: int
+    ) -> None:
+        self._table = table
+        self._under_way = under_way
+        self._digest = digest
+        self._began_ms = began_ms
+        self._over: asyncio.Event | None = None
+        under_way[digest] = self
+
+    def end(self, *, stored: bool) -> None:
+        """Remembers the request if it is durable; otherwise one of its copies may be stored."""
+        if stored:
+            self._table.add(self._digest, self._began_ms)
+        del self._under_way[self._digest]
+        if self._over is not None:
+            self._over.set()
+
+    async def over(self) -> None:
+        """Returns when it has ended, well or not."""
+        if self._over is None:
+            self._over = asyncio.Event()
+        await self._over.wait()
+
+
+class _NotRemembered(Storing):
+    """Of a signal whose copies are not looked for."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        """Has no table."""
+
+    def end(self, *, stored: bool) -> None:
+        """Nobody waits for it."""
+
+
+_NOT_REMEMBERED: Final = _NotRemembered()
+
+
 class Repeats:
     """One worker's view of all tables."""
 
     def __init__(self, settings: Dedupe, clock: Clock) -> None:
-        self._settings = settings
+        self._signals = frozenset(settings.signals if settings.window else ())
+        self._window_ms = int(settings.window * 1000)
+        self._entries = settings.entries
         self._clock = clock
-        self._tables: dict[Path, Table] = {}
-        self._under_way: dict[tuple[Path, bytes], asyncio.Future[None]] = {}
+        self._tables: dict[Path, tuple[Table, dict[bytes, Storing]]] = {}
         self.hits = 0
 
-    @contextlib.asynccontextmanager
-    async def once(self, signal: Signal, folder: Path, data: bytes) -> AsyncIterator[bool]:
-        """True: store the request; it is remembered when the block ends well. False: it is stored.
+    async def begin(self, signal: Signal, partition: Path, data: bytes) -> Storing | None:
+        """What to end when the request is stored, or could not be; None: it is stored already.
 
         The same request that is just being stored is waited for; should that fail, the next one
-        that waits stores it.
+        that waits stores it. All partitions of a topic share a table.
         """
-        if not self._settings.window or signal.value not in self._settings.signals:
-            yield True
-            return
-        table = self._table(folder)
+        if signal.value not in self._signals:
+            return _NOT_REMEMBERED
+        table, under_way = self._tables.get(partition) or self._open(partition)
         digest = hashlib.sha256(data).digest()[:_DIGEST_BYTES]
-        key = (folder, digest)
-        while (first := self._under_way.get(key)) is not None:
-            await asyncio.wait([first])
+        while (first := under_way.get(digest)) is not None:
+            await first.over()
         now_ms = self._clock.wall_ns() // 10**6
-        if table.has(digest, now_ms - int(self._settings.window * 1000)):
+        if table.has(digest, now_ms - self._window_ms):
             self.hits += 1
-            yield False
-            return
-        self._under_way[key] = asyncio.get_running_loop().create_future()
-        try:
-            yield True
-            table.add(digest, now_ms)
-        finally:
-            self._under_way.pop(key).set_result(None)
+            return None
+        return Storing(table, under_way, digest, now_ms)
 
     def close(self) -> None:
         """Lets go of the tables."""
-        for table in self._tables.values():
+        for table, _ in self._tables.values():
             table.close()
         self._tables.clear()
 
-    def _table(self, folder: Path) -> Table:
-        table = self._tables.get(folder)
-        if table is None:
-            path = folder / "repeats.tbl"
-            table = self._tables[folder] = Table(path, self._settings.entries)
-        return table
+    def _open(self, partition: Path) -> tuple[Table, dict[bytes, Storing]]:
+        table = Table(partition.parent / "repeats.tbl", self._entries)
+        opened = self._tables[partition] = (table, {})
+        return opened

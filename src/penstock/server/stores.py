@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import logging
 from typing import TYPE_CHECKING, Final
 
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 MAX_TOPICS: Final = 1000
 """Anyone who may choose a namespace may make topics; each costs files."""
+
+
+_topic = functools.lru_cache(MAX_TOPICS)(Topic)
 
 
 class Stores:
@@ -75,7 +79,7 @@ class Stores:
     async def get(self, namespace: str, signal: Signal) -> Store:
         """The store; Refusal where it cannot be opened."""
         try:
-            key = (Topic(namespace, signal.value), self._partition)
+            key = (_topic(namespace, signal.value), self._partition)
         except PenstockError as error:
             raise Refusal(Cause.INVALID, str(error)) from None
         store = self._open.get(key)

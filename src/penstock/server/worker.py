@@ -18,6 +18,7 @@ import sys
 from typing import TYPE_CHECKING, Any, Final
 
 import grpc.aio
+import uvloop
 
 from penstock.metrics import Metrics
 from penstock.model.clock import SystemClock
@@ -206,7 +207,7 @@ def say(document: dict[str, Any]) -> None:
 def main() -> None:
     """The process."""
     with contextlib.suppress(KeyboardInterrupt):
-        asyncio.run(run())
+        uvloop.run(run())
 
 
 if __name__ == "__main__":

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from penstock.store.segments import SegmentFolder
 
 _LOG = logging.getLogger(__name__)
-GATHER_S: Final = 0.01
+GATHER_S: Final = 0.1
 GATHER_BYTES: Final = 1024 * 1024
 """New messages wait to be decoded together, until it is so much or so long."""
 RETRY_S: Final = 1.0

@@ -69,7 +69,7 @@ def decode_raw(message: bytes) -> bytes | None:
     return message[len(_RAW) :] if message[:2] == _RAW else None
 
 
-def decode_bundle(message: bytes) -> Bundle:
+def decode_bundle(message: bytes | memoryview) -> Bundle:
     """The bundle in a message whose CRC was verified, without copying; Damaged otherwise."""
     try:
         return _decode_bundle(message)
@@ -79,7 +79,7 @@ def decode_bundle(message: bytes) -> Bundle:
         raise Damaged(f"not a bundle: {error}") from error
 
 
-def _decode_bundle(message: bytes) -> Bundle:
+def _decode_bundle(message: bytes | memoryview) -> Bundle:
     mark, version, count, _, items = _HEAD.unpack_from(message)
     if mark != _BUNDLE:
         raise Damaged("not a bundle: it begins with another mark")
@@ -109,11 +109,13 @@ def _encode_batch(batch: pa.RecordBatch) -> list[Piece]:
     return [memoryview(sink.getvalue())]
 
 
-def _decode_batch(message: bytes, buffer: pa.Buffer, position: int, length: int) -> pa.RecordBatch:
+def _decode_batch(
+    message: bytes | memoryview, buffer: pa.Buffer, position: int, length: int
+) -> pa.RecordBatch:
     """The batch of a stream. Most schemas were seen before, and need not be read again."""
     _, metadata_bytes = _MESSAGE.unpack_from(message, position)
     schema_end = position + _MESSAGE.size + metadata_bytes
-    known = _known_schema(message[position:schema_end])
+    known = _known_schema(bytes(message[position:schema_end]))
     if not known.has_dictionary:
         rest = buffer.slice(schema_end, position + length - schema_end)
         return pa.ipc.read_record_batch(rest, known.schema)

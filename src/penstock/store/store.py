@@ -317,20 +317,33 @@ class Store(Registration):
         """Appends and waits; returns the offset of the durable message."""
         return self.log.append_durable(self._admitted(item, block=True))
 
-    async def append_async(self, item: Bundle | Buffer) -> Append:
-        """`append` for coroutines: where there is no room the task waits, not the thread."""
+    async def append_async(self, item: Bundle | Buffer, *, timeout: float | None = None) -> Append:
+        """`append` for coroutines: where there is no room the task waits, not the thread.
+
+        StoreFull: there was none within the timeout. Cancelled while it waits, it stored nothing.
+        """
         message = self._encode(item)
         self._check()
-        while not self._maintenance.has_room(len(message)):
+        if self._maintenance.has_room(len(message)) and self.log.has_room(len(message)):
+            return await self.log.append_async(message)
+        try:
+            async with asyncio.timeout(timeout):
+                await self._room_async(len(message))
+                return await self.log.append_async(message)
+        except TimeoutError:
+            text = f"there was no room for {len(message)} bytes within {timeout} s"
+            raise StoreFull(text, retry_after_s=1.0) from None
+
+    async def _room_async(self, size: int) -> None:
+        while not self._maintenance.has_room(size):
             chance = self._maintenance.next_chance()
             try:
-                self._maintenance.wait_for_room(len(message), 0.0)
+                self._maintenance.wait_for_room(size, 0.0)
             except StoreFull:
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(1.0):  # wait_for may swallow a cancellation
                         await chance.settle_async()
             self._check()
-        return await self.log.append_async(message)
 
     def flush(self, timeout: float | None = None) -> None:
         """Returns when everything appended before is in a sealed segment.
