@@ -121,6 +121,52 @@ def test_an_event_loop_is_woken_once_a_commit(
     assert asyncio.run(main()) == 1
 
 
+def test_what_a_loop_has_ready_shares_a_commit(tmp_path: Path) -> None:
+    """The turn is asked for after the tasks that are ready, not by the first of them."""
+
+    async def main() -> None:
+        clock = ManualClock()
+        pool, metrics = ManualPool(clock), Metrics()
+        log = Log.open(tmp_path, pool=pool, metrics=metrics, name="log")
+
+        async def one() -> None:
+            append = await log.append_async(b"m")
+            pool.run()  # a thread that commits whatever it is asked for, at once
+            await append.durable
+
+        tasks = [asyncio.create_task(one()) for _ in range(20)]
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        pool.run()
+        await asyncio.gather(*tasks)
+        assert metrics.value(names.LOG_COMMITS, "log") == 1
+        log.close()
+
+    asyncio.run(main())
+
+
+def test_a_loop_that_ended_keeps_nobody_waiting(tmp_path: Path) -> None:
+    """It took the asking for the turn with it; the next append asks again, from wherever."""
+    with Log.open(tmp_path) as log:
+
+        async def leave(loop: asyncio.AbstractEventLoop) -> None:
+            loop.stop()
+            await log.append_async(b"left")
+
+        loop = asyncio.new_event_loop()
+        task = loop.create_task(leave(loop))
+        loop.run_forever()
+        assert task.done()
+
+        async def go_on() -> None:
+            async with asyncio.timeout(WAIT_S):
+                await (await log.append_async(b"next")).durable
+
+        asyncio.run(go_on())
+        loop.close()
+        assert contents_of(log) == {0: b"left", 1: b"next"}
+
+
 def test_a_cancelled_waiter_disturbs_nobody(tmp_path: Path) -> None:
     """Its message still becomes durable, and so do the others'."""
 

@@ -49,6 +49,7 @@ SPECIAL: dict[str, tuple[Any, Any]] = {
     "dedupe.signals": ("logs, metrics", ("logs", "metrics")),
     "segment.compression": ("zstd", "zstd"),
     "wal.durability": ("interval", "interval"),
+    "wal.max_size": ("1GiB", 2**30),
     "retention.max_retain_after_ingestion_hours": ("72", 72.0),
     "retention.size_cap": ("500GB", 500 * 10**9),
     "retention.size_cap_policy": ("drop_oldest", "drop_oldest"),
@@ -232,6 +233,7 @@ def test_example_of_the_source_is_understood() -> None:
               target_size: 32MB
               max_open_duration: 5s
             wal:
+              max_size: 4GB
               flush_interval: 25ms
             retention:
               max_retain_after_ingestion_hours: 72
@@ -243,10 +245,27 @@ def test_example_of_the_source_is_understood() -> None:
     )
     store = config.store_settings()
     assert store.segment.target_bytes == 32_000_000
+    assert store.max_log_bytes == 4 * 10**9
     assert store.log.sync_interval_s == 0.025
     assert store.max_age_s == 72 * 3600
     assert store.size_policy is SizePolicy.DROP_OLDEST
     assert config.retention.size_cap == 500 * 10**9
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "problem"),
+    [
+        ("segment.target_size", "50kB", "segment.target_size must be at least 64 KiB"),
+        ("segment.max_open_duration", "0s", "segment.max_open_duration must be over 0"),
+        ("wal.max_size", "1MB", "wal.max_size must be at least four times segment.target_size"),
+    ],
+)
+def test_bound_of_the_store_is_told_in_the_names_of_the_file(
+    name: str, value: str, problem: str
+) -> None:
+    """Nobody has to know what the store calls it."""
+    with pytest.raises(InvalidSetting, match=f"^{problem}"):
+        load(tree(name, value), {}, {})
 
 
 @pytest.mark.parametrize("hours", [72, 72.0, "72", "72h", "3d"])

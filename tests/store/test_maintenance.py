@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import itertools
 import threading
 import time
 from collections.abc import Callable
@@ -206,6 +207,40 @@ def test_a_file_that_cannot_be_removed_is_removed_later(
         faulty.heal()
         wait_until(lambda: segment_files(tmp_path) == [])
         wait_until(lambda: store.status().used_bytes == store.log.size)
+
+
+# --- the log's own limit -----------------------------------------------------------------------
+
+
+def _append_for_ever(store: Store) -> None:
+    for number in itertools.count():
+        store.append(bundle(number, LARGE), block=False).durable.wait(WAIT_S)
+
+
+def test_appends_wait_while_too_much_of_the_log_is_not_sealed(
+    tmp_path: Path, faulty: FaultyFiles
+) -> None:
+    """Segments may take what they like; the log is what a restart has to replay."""
+    settings = changed(log=SMALL_LOG, max_log_bytes=256 * KIB)
+    with open_store(tmp_path, settings, files=faulty) as store:
+        faulty.fail("pwrite", errno.ENOSPC, name="*.seg.tmp", times=None)
+        with pytest.raises(StoreFull, match="of the log wait to be sealed"):
+            _append_for_ever(store)
+        assert store.log.disk_bytes <= 256 * KIB
+        faulty.heal()
+        waiting = Call(lambda: store.append_durable(bundle(100, LARGE)))
+        waiting.end()
+        assert waiting.error is None
+        store.flush(timeout=WAIT_S)
+        subscription = store.subscribe("s")
+        assert 100 in drain(subscription)
+
+
+def test_message_larger_than_the_log_may_be_is_refused(tmp_path: Path) -> None:
+    """Waiting would not help."""
+    store = open_store(tmp_path, changed(max_log_bytes=256 * KIB))
+    with store, pytest.raises(MessageTooLarge, match="all that the store may ever use"):
+        store.append(bundle(0, 300 * KIB))
 
 
 # --- age -----------------------------------------------------------------------------------------

@@ -10,7 +10,8 @@
     ├── Retryable                nothing was stored; the same call may succeed later
     │   ├── QueueFull
     │   ├── DiskFull
-    │   └── StoreFull
+    │   ├── StoreFull
+    │   └── CommitContended
     ├── LogUnavailable           this log object takes no more messages
     │   ├── LogClosed
     │   ├── LogPoisoned
@@ -18,6 +19,9 @@
     ├── StoreUnavailable         this store object takes and delivers no more
     │   ├── StoreClosed
     │   └── StoreStopped
+    ├── CommitConflict           a table of the lake is not as expected; nothing was committed
+    │   ├── Fenced
+    │   └── FilesReplaced
     ├── OffsetUnavailable        a reader asked for what is not there
     └── FormatError              bytes on disk are not what they should be
         ├── Damaged
@@ -77,6 +81,10 @@ class StoreFull(Retryable):
     """The disk budget is used up; it frees itself as subscribers acknowledge."""
 
 
+class CommitContended(Retryable):
+    """Others committed to the table of the lake each time; the same commit may succeed later."""
+
+
 class LogUnavailable(PenstockError):
     """The log object takes no more messages; `Log.open` a new one."""
 
@@ -114,6 +122,18 @@ class StoreStopped(StoreUnavailable):
 
     Close it and open it again: what is not in a segment is replayed from the log.
     """
+
+
+class CommitConflict(PenstockError):
+    """The table of the lake is not as the commit expects it; nothing was committed."""
+
+
+class Fenced(CommitConflict):
+    """Another writer has claimed the table, or has moved its positions; stop, or claim it again."""
+
+
+class FilesReplaced(CommitConflict):
+    """Files that were to be replaced are not in the table any more; plan the work again."""
 
 
 class OffsetUnavailable(PenstockError):

@@ -170,8 +170,11 @@ class StoreSettings:
     """Most bytes on disk for log and segments together; a seal may exceed it by one segment.
     None: no limit."""
 
+    max_log_bytes: int | None = 4 * GIB
+    """Most bytes in the log that wait to be sealed; appends wait beyond. None: no limit."""
+
     size_policy: SizePolicy = SizePolicy.BACKPRESSURE
-    """What happens at the limit."""
+    """What happens at the limit of `budget_bytes`."""
 
     max_age_s: float | None = None
     """Segments whose newest bundle is older go, delivered or not. None: age removes nothing."""
@@ -208,6 +211,10 @@ class StoreSettings:
         _require(
             self.budget_bytes is None or self.budget_bytes >= 4 * self.segment.target_bytes,
             "budget_bytes must be at least four times target_bytes",
+        )
+        _require(
+            self.max_log_bytes is None or self.max_log_bytes >= 4 * self.segment.target_bytes,
+            "max_log_bytes must be at least four times target_bytes",
         )
         _require(self.max_age_s is None or self.max_age_s > 0, "max_age_s must be over 0, or None")
         _require(self.headroom_bytes >= 0, "headroom_bytes must not be negative")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -193,6 +194,9 @@ class Wal:
     durability: str = _key("sync", _one_of("sync", "interval", "buffer"), "what an answer means")
     flush_interval: float = _key(0.025, DURATION, "with interval: the time between syncs")
     rotate_size: int = _key(64 * MIB, SIZE, "a log file is finished at this size")
+    max_size: int = _key(
+        4 * GIB, SIZE, "most bytes of one log that wait to be sealed; requests are put off beyond"
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -256,11 +260,25 @@ class Config:
                 max_open_s=self.segment.max_open_duration,
                 compression=Compression(self.segment.compression),
             ),
+            max_log_bytes=self.wal.max_size,
             size_policy=SizePolicy(self.retention.size_cap_policy),
             max_age_s=None if hours is None else hours * 3600,
             headroom_bytes=self.retention.steady_state_headroom,
         )
 
+
+_STORE_NAMES: Final = {
+    "sync_interval_s": "wal.flush_interval",
+    "rotate_bytes": "wal.rotate_size",
+    "max_log_bytes": "wal.max_size",
+    "max_message_bytes": "limits.decompressed",
+    "target_bytes": "segment.target_size",
+    "max_open_s": "segment.max_open_duration",
+    "max_age_s": "retention.max_retain_after_ingestion_hours",
+    "headroom_bytes": "retention.steady_state_headroom",
+}
+"""What the store's own bounds are called here."""
+_STORE_NAME: Final = re.compile("|".join(rf"\b{name}\b" for name in _STORE_NAMES))
 
 Tree: TypeAlias = "Mapping[str, object]"
 
@@ -272,6 +290,12 @@ def load(file: object, environment: Mapping[str, str], flags: Tree) -> Config:
     _merge(tree, _from_environment(environment))
     _merge(tree, flags)
     config: Config = _build(Config, tree, "")
+    try:
+        config.store_settings()
+    except InvalidSetting as error:
+        raise InvalidSetting(
+            _STORE_NAME.sub(lambda name: _STORE_NAMES[name[0]], str(error))
+        ) from None
     return config
 
 

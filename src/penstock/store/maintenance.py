@@ -73,6 +73,7 @@ class Maintenance:
         self._damaged = damaged
         self._seal_soon = seal_soon
         self._limit = math.inf if budget is None else 0.0
+        self._log_limit = math.inf if settings.max_log_bytes is None else settings.max_log_bytes
         self._doomed: dict[int, _Doomed] = {}
         self._freed = Commit()
         self._lacking = 0  # bytes that an append waits for
@@ -92,7 +93,7 @@ class Maintenance:
 
     def sealed(self) -> None:
         """A segment has come: over the limit its part of the log goes before the next is sealed."""
-        if self.used_bytes > self._limit:
+        if not self.has_room(0):
             try:
                 self._log.enforce_retention()
             except OSError as error:
@@ -132,8 +133,9 @@ class Maintenance:
         return self._limit
 
     def has_room(self, size: int) -> bool:
-        """Whether `size` more bytes are within the limit, as far as is known without asking."""
-        return self.used_bytes + size <= self._limit
+        """Whether `size` more bytes are within the limits, as far as is known without asking."""
+        in_log = self._log.disk_bytes + size <= self._log_limit
+        return in_log and self.used_bytes + size <= self._limit
 
     def wait_for_room(self, size: int, timeout: float | None) -> None:
         """Returns when there is room, or the store is over; StoreFull after the timeout.
@@ -141,6 +143,7 @@ class Maintenance:
         MessageTooLarge: there never can be.
         """
         most = math.inf if self._budget is None else self._budget.most_bytes
+        most = min(most, self._log_limit)
         if size + HEADER_BYTES > most:  # an empty log has a header all the same
             raise MessageTooLarge(f"{size} bytes; all that the store may ever use is {most:.0f}")
         until = math.inf if timeout is None else self._clock.monotonic() + timeout
@@ -150,9 +153,13 @@ class Maintenance:
                 return
             left = until - self._clock.monotonic()
             if left <= 0:
-                text = f"{self.used_bytes} bytes are used of {self._limit:.0f}"
-                raise StoreFull(text, retry_after_s=TICK_S)
+                raise StoreFull(self._why_no_room(size), retry_after_s=TICK_S)
             freed.settle(min(left, TICK_S))
+
+    def _why_no_room(self, size: int) -> str:
+        if self._log.disk_bytes + size > self._log_limit:
+            return f"{self._log.disk_bytes} bytes of the log wait to be sealed"
+        return f"{self.used_bytes} bytes are used of {self._limit:.0f}"
 
     def next_chance(self) -> Commit:
         """What to await before trying again."""
@@ -193,13 +200,14 @@ class Maintenance:
             return
         except OSError as error:
             _LOG.warning("removals are tried again: %s", error)
-        if self._budget is not None or self._settings.max_age_s is not None or self._doomed:
+        waits = self._budget is not None or self._lacking > 0
+        if waits or self._settings.max_age_s is not None or self._doomed:
             self._timers.start("tick", TICK_S, self._job.ask)
 
     def _tidy(self) -> None:
         lacking, before = self._lacking, self.used_bytes
         self._ask_budget(lacking)
-        if self._needed_bytes + lacking > self._limit:
+        if not self._fits(lacking):
             self._make_room_in_log(lacking)
         with self._journal.lock:
             plan = plan_removals(
@@ -259,8 +267,13 @@ class Maintenance:
         with contextlib.suppress(DiskFull):  # then removals have to make room
             self._log.flush()
             self._log.enforce_retention()
-        if self._needed_bytes + lacking > self._limit:
+        if not self._fits(lacking):
             self._seal_soon()
+
+    def _fits(self, lacking: int) -> bool:
+        """Once everything that is doomed is gone."""
+        in_log = self._log.disk_bytes + lacking <= self._log_limit
+        return in_log and self._needed_bytes + lacking <= self._limit
 
     def _wake(self) -> None:
         freed, self._freed = self._freed, Commit()

@@ -236,8 +236,7 @@ class Store(Registration):
         files, settings = files or LocalFiles(), settings or StoreSettings()
         if budget is None and settings.budget_bytes is not None:
             budget = EvenShare(settings.budget_bytes)
-        if budget is not None:
-            settings = _with_small_log_files(settings, budget)
+        settings = _with_small_log_files(settings, budget)
         files.make_folder(folder / "segments")
         lock = files.lock(folder / ".lock")
         try:
@@ -458,10 +457,11 @@ CLOSE_S = 20.0
 """How long closing waits for the last seal."""
 
 
-def _with_small_log_files(settings: StoreSettings, budget: Budget) -> StoreSettings:
+def _with_small_log_files(settings: StoreSettings, budget: Budget | None) -> StoreSettings:
     """A log file goes as a whole, so it must not be a large part of what the store may use."""
-    most = max(64 * KIB, budget.most_bytes // 8)
-    log = replace(settings.log, rotate_bytes=min(settings.log.rotate_bytes, most))
+    limits = [settings.max_log_bytes, None if budget is None else budget.most_bytes]
+    most = [max(64 * KIB, limit // 8) for limit in limits if limit is not None]
+    log = replace(settings.log, rotate_bytes=min([settings.log.rotate_bytes, *most]))
     return replace(settings, log=log)
 
 
