@@ -14,6 +14,7 @@ import grpc
 import pytest
 
 from penstock.otel import Signal
+from penstock.store.outside import Delivered, write_delivered
 from tests.server.running import (
     PROTOBUF,
     Server,
@@ -443,3 +444,25 @@ def test_every_port_is_on_loopback_alone(server: Server) -> None:
         for port in ("grpc", "http", "web"):
             with pytest.raises(OSError, match="refused"):
                 socket.create_connection((address, server.ready[port]), 5).close()
+
+
+# --- the pipeline ------------------------------------------------------------------------------
+
+
+def test_what_the_pipeline_has_is_acknowledged_and_removed(tmp_path: Path) -> None:
+    """Written down while the server was stopped, or while it runs."""
+    data = tmp_path / "data"
+    segments = data / "topics" / "default" / "traces" / "0" / "segments"
+    with serving(data) as server:
+        server.export(T, traces("a"))
+        flush(server)
+    write_delivered(data, Delivered("lake", {"/default/traces/0": 0}))
+    with serving(data) as server:
+        until(lambda: not list(segments.iterdir()))
+        server.export(T, traces("b"))
+        flush(server)
+        server.export(T, traces("c"))
+        flush(server)
+        write_delivered(data, Delivered("lake", {"/default/traces/0": 1}))
+        until(lambda: len(list(segments.iterdir())) == 1)
+    assert stored_names(data, T) == ["c"]

@@ -22,6 +22,7 @@ import uvloop
 
 from penstock.metrics import Metrics
 from penstock.model.clock import SystemClock
+from penstock.model.errors import PenstockError
 from penstock.otel.signals import Signal
 from penstock.server import config as configuration
 from penstock.server.admission import SAMPLE_S, Admission
@@ -35,6 +36,7 @@ from penstock.server.logs import set_up_logging
 from penstock.server.repeats import Repeats
 from penstock.server.stores import Stores
 from penstock.storage import DataDirectory
+from penstock.store.outside import DeliveredFile, acknowledge
 
 if TYPE_CHECKING:
     from penstock.server.config import Config
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 _TRY_AGAIN_S: Final = 2.0
+_LOOK_S: Final = 1.0
 
 
 class Worker:
@@ -86,6 +89,7 @@ class Worker:
             asyncio.create_task(self._http.serve(sockets=[listening])),
             asyncio.create_task(self._sample()),
             asyncio.create_task(self._open_missing()),
+            asyncio.create_task(self._acknowledge_outside()),
         ]
         while not self._http.started:
             await asyncio.sleep(0.005)
@@ -124,6 +128,19 @@ class Worker:
         while True:
             await asyncio.sleep(_TRY_AGAIN_S)
             await self._stores.open_missing()
+
+    async def _acknowledge_outside(self) -> None:
+        """Looks how far the pipeline has come."""
+        file = DeliveredFile(self._config.data_dir)
+        while True:
+            await asyncio.sleep(_LOOK_S)
+            try:
+                delivered = file.read()
+                if delivered is not None:
+                    for store in self._stores.all():
+                        await asyncio.to_thread(acknowledge, store, delivered)
+            except (OSError, PenstockError) as error:
+                _LOG.error("what the pipeline has could not be acknowledged: %s", error)
 
     async def _sample(self) -> None:
         while True:

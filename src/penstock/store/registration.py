@@ -7,7 +7,8 @@ import contextlib
 from typing import TYPE_CHECKING, Literal
 
 from penstock.model.errors import InvalidArgument, PenstockError, SubscriberUnknown
-from penstock.store.format import Activated, Registered, Unregistered
+from penstock.store.format import Activated, Answered, Outcome, Registered, Unregistered
+from penstock.store.state import runs
 from penstock.store.status import SubscriberStatus, subscriber_status
 from penstock.store.subscribers import Subscription
 
@@ -97,6 +98,33 @@ class Registration(abc.ABC):
         commit.wait()
         self._journal.flush()
         self._ask_for_maintenance()
+
+    def acknowledge_through(self, name: str, segment_seq: int) -> int:
+        """Acks every bundle up to and with that segment, durably; says how many had no outcome.
+
+        For a subscriber that reads the segments' files by itself, whose every word is final.
+        """
+        with self._journal.lock:
+            self._check()
+            state, number = self._journal.state, self._known(name)
+            subscriber, now_ns = state.subscribers[number], self._clock.wall_ns()
+            missing = {
+                info.segment_seq: bits
+                for info in state.segments.values()
+                if info.segment_seq <= segment_seq and (bits := subscriber.missing(info))
+            }
+            if not missing:
+                return 0
+            commit = self._journal.record(
+                *(
+                    Answered(Outcome.ACKED, number, seq, first, count, now_ns)
+                    for seq, bits in missing.items()
+                    for first, count in runs(bits)
+                )
+            )
+        commit.wait()
+        self._ask_for_maintenance()
+        return sum(bits.bit_count() for bits in missing.values())
 
     def subscribers(self) -> list[SubscriberStatus]:
         """Every subscriber and its progress."""

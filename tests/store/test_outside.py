@@ -1,0 +1,110 @@
+"""A subscriber that reads the files by itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from penstock.model.errors import Damaged, SubscriberUnknown
+from penstock.store.outside import (
+    FILE,
+    Delivered,
+    DeliveredFile,
+    acknowledge,
+    read_delivered,
+    write_delivered,
+)
+from tests.store.helpers import (
+    TOPIC,
+    counts,
+    drain,
+    fill,
+    open_store,
+    segment_files,
+    seqs,
+    status,
+    wait_until,
+)
+
+
+def test_what_was_written_is_read(tmp_path: Path) -> None:
+    """By the next process too."""
+    assert read_delivered(tmp_path) is None
+    delivered = Delivered("lake", {"/default/traces/0": 41, "/default/logs/1": 0})
+    write_delivered(tmp_path, delivered)
+    assert read_delivered(tmp_path) == delivered
+
+
+def test_file_is_read_again_when_it_has_changed(tmp_path: Path) -> None:
+    """And only then."""
+    file = DeliveredFile(tmp_path)
+    assert file.read() is None
+    for seq in range(3):
+        write_delivered(tmp_path, Delivered("lake", {"t": seq}))
+        first = file.read()
+        assert first == Delivered("lake", {"t": seq})
+        assert file.read() is first
+
+
+@pytest.mark.parametrize(
+    "damage", [lambda data: data[:-5], lambda data: data.replace(b"41", b"42"), lambda _: b"{}"]
+)
+def test_damaged_file_acknowledges_nothing(tmp_path: Path, damage: object) -> None:
+    """What is acknowledged may be deleted, so it must be beyond doubt."""
+    write_delivered(tmp_path, Delivered("lake", {"t": 41}))
+    path = tmp_path / FILE
+    path.write_bytes(damage(path.read_bytes()))  # type: ignore[operator]  # a parameter
+    with pytest.raises(Damaged):
+        read_delivered(tmp_path)
+
+
+def test_segments_that_it_has_are_removed(tmp_path: Path) -> None:
+    """Those that it lacks stay, and so does its progress over a restart."""
+    with open_store(tmp_path) as store:
+        fill(store, [0, 1], [2], [3, 4])
+        assert acknowledge(store, Delivered("lake", {TOPIC: 1})) == 3
+        wait_until(lambda: seqs(store) == [2])
+        assert counts(store, "lake") == {"acked": 3}
+        assert acknowledge(store, Delivered("lake", {TOPIC: 1})) == 0
+    with open_store(tmp_path) as store:
+        assert status(store, "lake").segment_seq == 2
+        assert len(segment_files(tmp_path)) == 1
+
+
+def test_others_keep_what_they_lack(tmp_path: Path) -> None:
+    """It speaks for itself alone."""
+    with open_store(tmp_path) as store:
+        slow = store.subscribe("slow")
+        fill(store, [0], [1])
+        acknowledge(store, Delivered("lake", {TOPIC: 1}))
+        assert drain(slow) == [0, 1]
+        wait_until(lambda: seqs(store) == [])
+
+
+def test_everything_is_kept_for_it_before_its_first_word(tmp_path: Path) -> None:
+    """A store that it has not come to yet must not lose what others have."""
+    with open_store(tmp_path) as store:
+        acknowledge(store, Delivered("lake", {"another": 7}))
+        other = store.subscribe("other")
+        fill(store, [0], [1])
+        assert drain(other) == [0, 1]
+        assert seqs(store) == [0, 1]
+
+
+def test_half_a_segment_that_was_acked_before_is_completed(tmp_path: Path) -> None:
+    """Each bundle counts once."""
+    with open_store(tmp_path) as store:
+        subscription = store.subscribe("lake")
+        fill(store, [0, 1, 2])
+        first = subscription.next_bundle()
+        assert first is not None
+        first.ack().wait()
+        assert store.acknowledge_through("lake", 0) == 2
+        assert counts(store, "lake") == {"acked": 3}
+
+
+def test_unknown_subscriber_is_an_error(tmp_path: Path) -> None:
+    """A name that nobody registered is a mistake."""
+    with open_store(tmp_path) as store, pytest.raises(SubscriberUnknown):
+        store.acknowledge_through("nobody", 0)
