@@ -5,15 +5,23 @@ from __future__ import annotations
 import asyncio
 import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from penstock.model.errors import PenstockError
 
+if TYPE_CHECKING:
+    from penstock.server.config import Config
+
+
+config_option = click.option(
+    "--config", "file", type=click.Path(path_type=Path, dir_okay=False), help="YAML."
+)
+
 
 @click.command()
-@click.option("--config", "file", type=click.Path(path_type=Path, dir_okay=False), help="YAML.")
+@config_option
 @click.option("--data-dir", type=click.Path(path_type=Path, file_okay=False), help="The data.")
 @click.option("--host", help="The address to listen on.  [default: 127.0.0.1]")
 @click.option("--grpc-port", type=click.IntRange(0, 65535), help="OTLP/gRPC.  [default: 4317]")
@@ -48,6 +56,13 @@ def serve(file: Path | None, print_config: bool, **flags: Any) -> None:
         await Supervisor(config).run()
 
     asyncio.run(run())
+
+
+def read_config(file: Path | None, data_dir: Path) -> Config:
+    """The configuration of a command that works on the data directory of a server."""
+    from penstock.server import config as configuration
+
+    return configuration.load(_read(file), _environment(), {"data_dir": str(data_dir)})
 
 
 def _read(file: Path | None) -> object:

@@ -86,6 +86,34 @@ def _hours(value: object) -> float:
         return parse_duration(value) / 3600
 
 
+def _seconds(value: object) -> float:
+    """A bare number is seconds; anything else says its unit."""
+    try:
+        return parse_duration(f"{value}s")
+    except InvalidSetting:
+        return parse_duration(value)
+
+
+def _megabytes(value: object) -> int:
+    """A bare number is megabytes; anything else says its unit."""
+    try:
+        return parse_size(f"{value}MB")
+    except InvalidSetting:
+        return parse_size(value)
+
+
+def _properties(value: object) -> tuple[tuple[str, str], ...]:
+    """A mapping; in the environment `name=value` with commas between them."""
+    if isinstance(value, str):
+        pairs = [part.partition("=") for part in value.split(",") if part.strip()]
+        if not all(equals for _, equals, _ in pairs):
+            raise InvalidSetting(f"{value!r} is no list of name=value")
+        return tuple((name.strip(), text.strip()) for name, _, text in pairs)
+    if isinstance(value, Mapping):
+        return tuple((str(name), _text(each)) for name, each in value.items())
+    raise InvalidSetting(f"{value!r} is no mapping of names to values")
+
+
 def _optional(kind: Kind) -> Kind:
     def read(value: object) -> Any:
         return None if value is None or value in ("", "none") else kind.read(value)
@@ -111,7 +139,10 @@ TEXT = Kind(_text)
 PORT = Kind(_port)
 SIGNALS = Kind(_signals, list)
 HOURS = Kind(_hours)
+SECONDS = Kind(_seconds)
 SIZE = Kind(parse_size, show_size)
+MEGABYTES = Kind(_megabytes, show_size)
+PROPERTIES = Kind(_properties, dict)
 DURATION = Kind(parse_duration, show_duration)
 FILE = _optional(Kind(lambda value: Path(_text(value)), str))
 
@@ -219,6 +250,35 @@ class Retention:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Lake:
+    """The tables that the pipeline writes."""
+
+    warehouse: str | None = _key(
+        None, _optional(TEXT), "a folder, or an address like s3://…; without one DATA/lake"
+    )
+    catalog: tuple[tuple[str, str], ...] = _key(
+        (), PROPERTIES, "properties of an Iceberg catalog; without any SQLite in the warehouse"
+    )
+    namespace: str = _key("otel", TEXT, "the Iceberg namespace of the tables")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pipeline:
+    """When the pipeline takes sealed segments to the lake."""
+
+    flush_max_mb: int = _key(25_000_000, MEGABYTES, "a batch begins when so much waits")
+    flush_max_age_secs: float = _key(
+        3600.0, SECONDS, "or when the oldest of it was sealed so long ago"
+    )
+    batch_size: int = _key(256 * MIB, SIZE, "the most that one batch takes")
+    flush_interval: float = _key(1.0, DURATION, "how often it is looked whether a batch is due")
+    repeat_window: float = _key(
+        600.0, DURATION, "a span sent again within this time is not written again"
+    )
+    repeat_rows: int = _key(5_000_000, INTEGER, "the most spans remembered for that")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Logging:
     """What the server says of itself, on stderr."""
 
@@ -241,6 +301,8 @@ class Config:
     segment: Segment = Segment()
     wal: Wal = Wal()
     retention: Retention = Retention()
+    lake: Lake = Lake()
+    pipeline: Pipeline = Pipeline()
     logging: Logging = Logging()
 
     def store_settings(self) -> StoreSettings:

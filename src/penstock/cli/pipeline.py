@@ -1,0 +1,169 @@
+"""`penstock pipeline`: what was stored becomes tables, by Spark."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import signal
+import threading
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from penstock.cli.common import data_dir_option, existing_data_directory, json_option
+from penstock.cli.serve import config_option, read_config
+from penstock.model.errors import PenstockError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from penstock.lake.settings import LakeSettings
+    from penstock.pipeline.flush.progress import BatchReport, Reports
+    from penstock.pipeline.flush.settings import FlushSettings
+    from penstock.server.config import Config
+
+_POLL_S = 0.2
+
+master_option = click.option(
+    "--master", default="local[*]", show_default=True, help="The Spark master."
+)
+remote_option = click.option("--remote", help="Spark Connect instead, like sc://localhost:15002.")
+
+
+@click.group()
+def pipeline() -> None:
+    """Take what was stored to the lake, and keep the lake in order.
+
+    Example: penstock pipeline run --once --data-dir data
+    """
+
+
+@pipeline.command()
+@data_dir_option
+@config_option
+@click.option("--once", is_flag=True, help="Take what is sealed now, and end.")
+@master_option
+@remote_option
+@json_option
+def run(
+    data_dir: Path, file: Path | None, once: bool, master: str, remote: str | None, as_json: bool
+) -> None:
+    """Take sealed segments to the lake, exactly once.
+
+    Continuous, in batches of 25 MB or an hour (pipeline.flush_max_mb, flush_max_age_secs), or with
+    --once what is there now. Says a line for each batch. It may be killed at any time; SIGTERM or
+    Ctrl-C ends it after the batch under way.
+
+    Example: penstock pipeline run --once --data-dir data
+    """
+    config = read_config(file, data_dir)
+    with flushing(config, master=master, remote=remote, once=once) as (query, reports):
+        _until_the_end(query, reports, _printer(as_json))
+
+
+@contextlib.contextmanager
+def flushing(
+    config: Config, *, master: str, remote: str | None = None, once: bool
+) -> Iterator[tuple[StreamingQuery, Reports]]:
+    """The running stream, and what it says of each batch that it has finished."""
+    from penstock.pipeline.flush.progress import Reports
+    from penstock.pipeline.flush.stream import only_pipeline, start_flush
+
+    data_dir = config.data_dir.absolute()
+    existing_data_directory(data_dir)
+    with only_pipeline(data_dir), spark(master, remote) as session:
+        reports = Reports(data_dir)
+        query = start_flush(
+            session, data_dir, lake_settings(config), flush_settings(config), once=once
+        )
+        try:
+            yield query, reports
+        finally:
+            query.stop()
+
+
+@contextlib.contextmanager
+def spark(master: str, remote: str | None) -> Iterator[SparkSession]:
+    """A session for the time of a command; one sentence where Spark is not installed."""
+    try:
+        from penstock.pipeline import spark_session, stop_session
+    except ImportError as error:
+        raise PenstockError(f"{error.name} is missing: pip install 'penstock[spark]'") from None
+    session = spark_session(master, remote=remote)
+    try:
+        yield session
+    finally:
+        stop_session(session)
+
+
+def lake_settings(config: Config) -> LakeSettings:
+    """As the configuration says."""
+    from penstock.lake.settings import FOLDER, LakeSettings
+
+    lake = config.lake
+    warehouse = lake.warehouse or str((config.data_dir / FOLDER).absolute())
+    return LakeSettings(warehouse=warehouse, catalog=dict(lake.catalog), namespace=lake.namespace)
+
+
+def flush_settings(config: Config) -> FlushSettings:
+    """As the configuration says."""
+    from penstock.pipeline.flush.settings import FlushSettings
+
+    pipeline = config.pipeline
+    return FlushSettings(
+        flush_max_bytes=pipeline.flush_max_mb,
+        flush_max_age_s=pipeline.flush_max_age_secs,
+        batch_bytes=pipeline.batch_size,
+        check_interval_s=pipeline.flush_interval,
+        repeat_window_s=pipeline.repeat_window,
+        repeat_rows=pipeline.repeat_rows,
+    )
+
+
+def _printer(as_json: bool) -> Callable[[BatchReport], None]:
+    def show(report: BatchReport) -> None:
+        click.echo(json.dumps(asdict(report)) if as_json else str(report))
+
+    return show
+
+
+def _until_the_end(
+    query: StreamingQuery, reports: Reports, show: Callable[[BatchReport], None]
+) -> None:
+    """Shows batches until the stream ends, or somebody ends it."""
+    stop = threading.Event()
+    with _signals(stop):
+        while query.isActive and not stop.is_set():
+            for report in reports.new():
+                show(report)
+            stop.wait(_POLL_S)
+    if stop.is_set():
+        query.stop()
+    for report in reports.new():
+        show(report)
+    error = query.exception()
+    if error is not None:
+        raise PenstockError(_reason(error))
+
+
+def _reason(error: Any) -> str:
+    """The sentence that our own code raised, out of what Spark and Python have put around it."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    own = [line for line in lines if line.startswith("penstock.model.errors.")]
+    return own[-1].partition(": ")[2] if own else (lines[0] if lines else type(error).__name__)
+
+
+@contextlib.contextmanager
+def _signals(stop: threading.Event) -> Iterator[None]:
+    numbers = (signal.SIGTERM, signal.SIGINT)
+    before = [signal.signal(number, lambda *_: stop.set()) for number in numbers]
+    try:
+        yield
+    finally:
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)

@@ -1,0 +1,1 @@
+"""The cold tables: their columns, and the rows that bundles become."""

@@ -1,0 +1,93 @@
+"""Where the files of a table are, and what their names say.
+
+    <table>/data/year=2025/month=11/day=15/b00000007-<start>-<end>-00003.parquet   of a batch
+    <table>/data/year=2025/month=11/day=15/r<replaced>-00000.parquet              of a replacement
+    <table>/metadata/…                                                            Iceberg's
+
+A name is made of what the file is for and nothing else, so a batch that is repeated by the same
+writer makes the same names, and a name can enter the table once only: a batch's range of positions
+is committed once, and replaced files are gone afterwards. Pure: no files, no Iceberg.
+"""
+
+from __future__ import annotations
+
+import re
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Final
+
+from penstock.lake.positions import encode_positions
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from datetime import date
+
+    from penstock.lake.positions import Positions
+
+NO_DAY: Final = "__HIVE_DEFAULT_PARTITION__"
+"""What readers of `name=value` folders take for null."""
+_DIGEST_BYTES: Final = 6
+_REPLACED_BYTES: Final = 12
+_NAME: Final = re.compile(
+    r"(?P<key>b(?P<epoch>[0-9]{8,})-(?P<start>[0-9a-f]{12})-[0-9a-f]{12}|r[0-9a-f]{24})"
+    r"-[0-9]{5,}\.parquet"
+)
+
+
+def batch_key(start: Positions, end: Positions, epoch: int) -> str:
+    """What the names of a batch's files begin with.
+
+    The epoch is part of it so that a writer that was fenced, and may not know yet, never writes
+    the files of its successor.
+    """
+    return f"b{epoch:08d}-{_digest_of(start)}-{_digest_of(end)}"
+
+
+def replacement_key(replaced: Iterable[str]) -> str:
+    """What the names of the files begin with that take the place of those paths."""
+    text = "\n".join(sorted(replaced))
+    return f"r{blake2b(text.encode(), digest_size=_REPLACED_BYTES).hexdigest()}"
+
+
+def day_folder(day: date | None) -> str:
+    """The folder of a day below `data`; None is for rows without a time."""
+    if day is None:
+        return f"year={NO_DAY}/month={NO_DAY}/day={NO_DAY}"
+    return f"year={day.year:04d}/month={day.month:02d}/day={day.day:02d}"
+
+
+def data_folder(location: str) -> str:
+    """Where the data files of the table at `location` are."""
+    return f"{location.rstrip('/')}/data"
+
+
+def metadata_folder(location: str) -> str:
+    """Where Iceberg keeps what it knows of the table at `location`."""
+    return f"{location.rstrip('/')}/metadata"
+
+
+def data_path(location: str, day: date | None, key: str, part: int) -> str:
+    """The file of a day that part `part` of a batch or a replacement writes."""
+    return f"{data_folder(location)}/{day_folder(day)}/{key}-{part:05d}.parquet"
+
+
+def key_of(path: str) -> str | None:
+    """What the file was written for; None where its name says nothing."""
+    match = _NAME.fullmatch(path.rpartition("/")[2])
+    return match["key"] if match else None
+
+
+def may_be_in_flight(path: str, positions: Positions, epoch: int) -> bool:
+    """Whether the file may be of a batch that the writer `epoch` has yet to commit.
+
+    True of no file of an older writer, nor of a batch that began elsewhere than where the table
+    now is: neither can be committed any more.
+    """
+    match = _NAME.fullmatch(path.rpartition("/")[2])
+    if match is None or match["epoch"] is None:
+        return False
+    return int(match["epoch"]) >= epoch and match["start"] == _digest_of(positions)
+
+
+def _digest_of(positions: Positions) -> str:
+    text = "\n".join(f"{name}={value}" for name, value in encode_positions(positions).items())
+    return blake2b(text.encode(), digest_size=_DIGEST_BYTES).hexdigest()

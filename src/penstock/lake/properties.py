@@ -1,0 +1,61 @@
+"""The table properties of a new table. An operator may change them later.
+
+| property | value | why |
+|---|---|---|
+| `format-version` | 2 | what every engine reads and pyiceberg writes |
+| `commit.retry.num-retries` | 0 | pyiceberg would repeat a conflicting commit, a fenced one too |
+| `write.metadata.delete-after-commit.enabled` | true | each commit writes a new metadata file |
+| `write.metadata.previous-versions-max` | 20 | how many of them stay |
+| `commit.manifest-merge.enabled` | true | each commit writes a manifest; they are merged |
+| `commit.manifest.min-count-to-merge` | 50 | in one of 49 commits |
+| `commit.manifest.target-size-bytes` | 524288 | about 1700 files; merging them takes 0.3 s |
+| `write.metadata.metrics.default` | none | bounds of all columns: manifests 2.5 times as large |
+| `write.metadata.metrics.column.<name>` | truncate(16) | of the columns that queries prune by |
+| `write.parquet.compression-codec` | zstd | for writers other than Penstock |
+| `schema.name-mapping.default` | names to numbers | for files without column numbers |
+| `penstock.snapshots-kept` | 20 | each snapshot costs every commit 0.06 ms |
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from pyiceberg.table import TableProperties
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+SNAPSHOTS_KEPT: Final = "penstock.snapshots-kept"
+NO_RETRIES: Final = {TableProperties.COMMIT_NUM_RETRIES: "0"}
+"""Set back whenever a table is opened."""
+_PRUNED_BY: Final = frozenset(
+    {
+        *("time", "namespace", "service_name", "trace_id", "name", "duration_ns", "type"),
+        *("start_time_unix_nano", "time_unix_nano", "severity_number"),
+        *("_topic", "_partition", "_offset"),
+    }
+)
+_FIXED: Final = {
+    TableProperties.FORMAT_VERSION: "2",
+    **NO_RETRIES,
+    TableProperties.METADATA_DELETE_AFTER_COMMIT_ENABLED: "true",
+    TableProperties.METADATA_PREVIOUS_VERSIONS_MAX: "20",
+    TableProperties.MANIFEST_MERGE_ENABLED: "true",
+    TableProperties.MANIFEST_MIN_MERGE_COUNT: "50",
+    TableProperties.MANIFEST_TARGET_SIZE_BYTES: str(512 * 1024),
+    TableProperties.DEFAULT_WRITE_METRICS_MODE: "none",
+    TableProperties.PARQUET_COMPRESSION: "zstd",
+}
+
+
+def new_table_properties(
+    columns: Iterable[str], pruned_by: Iterable[str], snapshots_kept: int
+) -> dict[str, str]:
+    """Those of a table with these columns, but the name mapping.
+
+    Bounds are kept of the columns `pruned_by` beside the usual ones.
+    """
+    bounded = (_PRUNED_BY | set(pruned_by)) & set(columns)
+    prefix = TableProperties.METRICS_MODE_COLUMN_CONF_PREFIX
+    bounds = {f"{prefix}.{name}": "truncate(16)" for name in sorted(bounded)}
+    return {**_FIXED, SNAPSHOTS_KEPT: str(snapshots_kept), **bounds}

@@ -1,0 +1,136 @@
+"""The lake: a catalog and its tables, each made or brought up to date when it is opened."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from pyiceberg.exceptions import (
+    CommitFailedException,
+    NoSuchTableError,
+    TableAlreadyExistsError,
+)
+from pyiceberg.table import TableProperties
+from pyiceberg.transforms import DayTransform, IdentityTransform
+
+from penstock.lake.catalog import open_catalog
+from penstock.lake.properties import NO_RETRIES, new_table_properties
+from penstock.lake.schemas import TABLES
+from penstock.model.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    from types import TracebackType
+    from typing import Self
+
+    import pyarrow as pa
+    from pyiceberg.catalog import Catalog
+    from pyiceberg.table import Table
+
+    from penstock.lake.settings import LakeSettings
+
+_ATTEMPTS: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What a table is like: its columns, the time whose day parts it, and its order."""
+
+    schema: pa.Schema
+    time: str = "time"
+    sorted_by: tuple[str, ...] = ("service_name", "time")
+
+
+class Lake:
+    """The tables of one warehouse. Safe for threads; a forked process opens its own."""
+
+    def __init__(self, catalog: Catalog, settings: LakeSettings) -> None:
+        self._catalog = catalog
+        self.settings = settings
+
+    @classmethod
+    def open(cls, settings: LakeSettings) -> Lake:
+        """The lake at the settings' warehouse, made where there is none."""
+        return cls(open_catalog(settings), settings)
+
+    def table(self, name: str, shape: Shape | None = None) -> Table:
+        """The table as it is now, with every column of `shape`; by default that of `TABLES`.
+
+        A missing table is made. Missing columns are added, null in the rows that are there;
+        columns that the shape does not know stay, and so do the partitions and the order of a
+        table that exists. Several processes may do so at once.
+        """
+        shape = shape or _usual(name)
+        failures = 0
+        while True:
+            try:
+                return self._up_to_date(name, shape)
+            except (CommitFailedException, TableAlreadyExistsError):
+                failures += 1  # another process did the same; look at what it did
+                if failures == _ATTEMPTS:
+                    raise
+
+    def existing(self, name: str) -> Table | None:
+        """The table as it is, for reading; None where there is none."""
+        try:
+            return self._catalog.load_table((self.settings.namespace, name))
+        except NoSuchTableError:
+            return None
+
+    def names(self) -> list[str]:
+        """The tables that there are."""
+        return sorted(names[-1] for names in self._catalog.list_tables(self.settings.namespace))
+
+    def close(self) -> None:
+        """Gives the catalog's connections back."""
+        self._catalog.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Closes it."""
+        self.close()
+
+    def _up_to_date(self, name: str, shape: Shape) -> Table:
+        table = self.existing(name)
+        if table is None:
+            return self._create(name, shape)
+        if not NO_RETRIES.items() <= table.properties.items():
+            with table.transaction() as transaction:
+                transaction.set_properties(NO_RETRIES)
+        with table.update_schema() as update:  # commits nothing where nothing is new
+            update.union_by_name(shape.schema)
+        return table
+
+    def _create(self, name: str, shape: Shape) -> Table:
+        """Columns, partitions, order and properties in one commit."""
+        location = f"{self.settings.warehouse.rstrip('/')}/{name}"
+        identifier = (self.settings.namespace, name)
+        transaction = self._catalog.create_table_transaction(
+            identifier,
+            shape.schema,
+            location,
+            properties=new_table_properties(
+                shape.schema.names, [shape.time, *shape.sorted_by], self.settings.snapshots_kept
+            ),
+        )
+        with transaction.update_spec() as spec:
+            spec.add_field(shape.time, DayTransform(), f"{shape.time}_day")
+        with transaction.update_sort_order() as order:
+            for column in shape.sorted_by:
+                order.asc(column, IdentityTransform())
+        mapping = transaction.table_metadata.schema().name_mapping.model_dump_json()
+        transaction.set_properties({TableProperties.DEFAULT_NAME_MAPPING: mapping})
+        transaction.commit_transaction()
+        return self._catalog.load_table(identifier)
+
+
+def _usual(name: str) -> Shape:
+    if name not in TABLES:
+        raise InvalidArgument(f"the lake has no table {name!r}; it has {', '.join(TABLES)}")
+    return Shape(TABLES[name])

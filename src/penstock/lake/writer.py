@@ -1,0 +1,136 @@
+"""Rows of one table to Parquet files, one for each day.
+
+The files are durable when `write_rows` returns and no reader sees them before they are committed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from penstock.lake.arrow import conform, numbered
+from penstock.lake.files import WrittenFile
+from penstock.lake.layout import data_path
+from penstock.lake.parquet import ROW_GROUP_ROWS, leaf_paths, writer_options
+from penstock.model.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from datetime import date
+    from types import TracebackType
+    from typing import Self
+
+    from penstock.lake.target import Target
+
+_DAY: Final = "__day"
+
+
+def write_rows(rows: pa.Table, target: Target, key: str, part: int) -> list[WrittenFile]:
+    """Writes the rows to the file of their day each, sorted as the table is.
+
+    `key` and `part` name the files (see `layout`). Calling it again with the same ones writes
+    nothing new: a file that has its name is never changed, and is described as it is. An error
+    leaves at most whole files that nothing refers to.
+    """
+    written = []
+    for day, some in split_by_day(rows, target):
+        with DataFileWriter(target, day, key, part) as file:
+            file.write(some)
+            written.append(file.finish())
+    return written
+
+
+def split_by_day(rows: pa.Table, target: Target) -> Iterator[tuple[date | None, pa.Table]]:
+    """The rows of each day, sorted as the table is; those without a time last."""
+    if not rows.num_rows:
+        return
+    rows = conform(rows, target.columns)
+    days = rows[target.time_column].cast(pa.date32())
+    keys = {_DAY: days} | {name: rows[name] for name in target.sorted_by}
+    order = pc.sort_indices(pa.table(keys), sort_keys=[(name, "ascending") for name in keys])
+    if not _is_sorted(order):
+        rows, days = rows.combine_chunks().take(order), days.take(order)
+    begin = 0
+    runs = pc.run_end_encode(days.combine_chunks())
+    for day, end in zip(runs.values.to_pylist(), runs.run_ends.to_pylist(), strict=True):
+        yield day, rows.slice(begin, end - begin)
+        begin = end
+
+
+class DataFileWriter:
+    """One data file, written piece by piece: sorted rows of one day.
+
+    Memory is that of a piece and a row group's pages. Leaving the `with` block without `finish`
+    leaves nothing behind.
+    """
+
+    def __init__(self, target: Target, day: date | None, key: str, part: int) -> None:
+        self._target = target
+        self._day = day
+        self._path = data_path(target.location, day, key, part)
+        self._sink = target.io.new_output(self._path).create()
+        self._writer: pq.ParquetWriter | None = None
+        self._footer: list[pq.FileMetaData] = []
+
+    def write(self, rows: pa.Table) -> None:
+        """Adds rows; the first ones decide how the columns are encoded."""
+        rows = conform(rows, self._target.columns)
+        if self._writer is None:
+            self._writer = self._begin(rows)
+        self._writer.write_table(rows, row_group_size=ROW_GROUP_ROWS)
+
+    def finish(self) -> WrittenFile:
+        """Ends the file, gives it its name and says what is in it."""
+        if self._writer is None:
+            raise InvalidArgument("a data file without rows")
+        self._writer.close()
+        size = self._sink.tell()
+        try:
+            self._sink.close()
+        except FileExistsError:  # an earlier attempt of the same task was faster, or finished
+            return self._as_it_is()
+        [footer] = self._footer
+        return WrittenFile.of(self._path, size, self._day, footer, self._target)
+
+    def _begin(self, rows: pa.Table) -> pq.ParquetWriter:
+        return pq.ParquetWriter(
+            self._sink,
+            numbered(rows.column_names, self._target.columns),
+            metadata_collector=self._footer,
+            sorting_columns=self._sorting(rows.schema),
+            **writer_options(rows),
+        )
+
+    def _sorting(self, schema: pa.Schema) -> list[pq.SortingColumn]:
+        paths = list(leaf_paths(schema))
+        return [pq.SortingColumn(paths.index(name)) for name in self._target.sorted_by]
+
+    def _as_it_is(self) -> WrittenFile:
+        existing = self._target.io.new_input(self._path)
+        with existing.open() as file:
+            footer = pq.read_metadata(file)
+        return WrittenFile.of(self._path, len(existing), self._day, footer, self._target)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Gives up a file that was not finished."""
+        if self._writer is not None:
+            self._writer.is_open = False  # it would write a footer when it is forgotten
+        discard = getattr(self._sink, "discard", self._sink.close)
+        discard()
+
+
+def _is_sorted(order: pa.Array) -> bool:
+    """Whether taking in this order changes nothing."""
+    steps = pc.pairwise_diff(order.cast(pa.int64()))
+    return bool(order[0].as_py() == 0 and pc.all(pc.equal(steps, 1)).as_py() is not False)

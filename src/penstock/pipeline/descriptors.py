@@ -1,0 +1,65 @@
+"""Segments as rows: a stream of these carries what is to be read, and not what is in it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+
+from penstock.otel.signals import Signal
+from penstock.pipeline.segments import Segment, State
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+DESCRIPTORS: Final = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("namespace", pa.string()),
+        ("partition", pa.int32()),
+        ("segment_seq", pa.int64()),
+        ("path", pa.string()),
+        ("first_offset", pa.int64()),
+        ("end_offset", pa.int64()),
+        ("bytes", pa.int64()),
+        ("bundles", pa.int64()),
+        ("items", pa.int64()),
+        ("sealed_at", pa.timestamp("us", "UTC")),
+        ("signal", pa.string()),
+        ("state", pa.string()),
+        ("problem", pa.string()),
+    ]
+)
+"""`state` is `sealed`, `damaged` or `gone`; `problem` says what is wrong with the latter two."""
+
+_NS_PER_US: Final = 1000
+
+
+def descriptor_rows(segments: Iterable[Segment]) -> pa.RecordBatch:
+    """A row for each."""
+    return pa.RecordBatch.from_pylist([_row(segment) for segment in segments], DESCRIPTORS)
+
+
+def segments_of(rows: pa.RecordBatch) -> list[Segment]:
+    """The segments that the rows describe; every column has to be there."""
+    times = rows.column("sealed_at").cast(pa.int64()).fill_null(0).to_pylist()
+    others = rows.drop_columns(["sealed_at"]).to_pylist()
+    return [
+        Segment(**{**row, **_typed(row)}, sealed_at_ns=time_us * _NS_PER_US)
+        for row, time_us in zip(others, times, strict=True)
+    ]
+
+
+def _typed(row: dict[str, Any]) -> dict[str, Any]:
+    signal = row["signal"]
+    return {"state": State(row["state"]), "signal": signal and Signal(signal)}
+
+
+def _row(segment: Segment) -> dict[str, Any]:
+    row = {name: getattr(segment, name) for name in DESCRIPTORS.names if name != "sealed_at"}
+    return {
+        **row,
+        "sealed_at": segment.sealed_at_ns // _NS_PER_US or None,
+        "signal": segment.signal and segment.signal.value,
+        "state": segment.state.value,
+    }

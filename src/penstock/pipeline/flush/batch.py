@@ -1,0 +1,249 @@
+"""One batch: descriptors of segments in, one commit for each table out.
+
+The positions in the lake decide what is new, whatever Spark believes: what a table has is passed
+over, so a batch may be run again at any time. Segments are acknowledged after the commits.
+"""
+
+from __future__ import annotations
+
+import heapq
+import logging
+import os
+import time
+from dataclasses import dataclass
+from functools import cached_property, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from penstock.lake.commit import commit
+from penstock.lake.layout import batch_key
+from penstock.lake.positions import Position, Source, read_positions
+from penstock.lake.schemas import TABLES, table_of
+from penstock.lake.tables import Lake
+from penstock.lake.target import Target
+from penstock.pipeline.descriptors import segments_of
+from penstock.pipeline.flush.progress import BatchReport, ProgressFile, TableReport
+from penstock.pipeline.flush.recent import remember_recent
+from penstock.pipeline.flush.rewrite import Rewrite, rewritten, unwanted_rows
+from penstock.pipeline.flush.task import Work, write_group
+from penstock.pipeline.flush.window import Window
+from penstock.pipeline.segments import DirectorySegments, State
+from penstock.pipeline.tasks import run_in_tasks
+from penstock.store.outside import Delivered, write_delivered
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from pyiceberg.table import Table
+    from pyspark.sql import DataFrame, SparkSession
+
+    from penstock.lake.positions import Positions
+    from penstock.lake.settings import LakeSettings
+    from penstock.pipeline.flush.settings import FlushSettings
+    from penstock.pipeline.flush.task import Fault, Piece, Written
+    from penstock.pipeline.segments import Segment
+
+_LOG = logging.getLogger(__name__)
+SUBSCRIBER: Final = "lake"
+GROUP_BYTES: Final = 32 * 1024 * 1024
+"""Segments that a task reads one after another."""
+_CORES: Final = 2
+"""A batch makes at least so many tasks, if it has as many segments."""
+ASIDE: Final = "pipeline/aside"
+"""Where segments are kept that could not be read whole."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """What a batch does to one table."""
+
+    table: str
+    start: Positions
+    end: Positions
+    work: Work
+
+    @property
+    def is_new(self) -> bool:
+        return self.start != self.end
+
+
+@dataclass(frozen=True)
+class Flush:
+    """Takes batches to the lake, as the writer that has claimed its tables.
+
+    Goes to where the driver runs by pickling; what it has opened stays behind.
+    """
+
+    data_dir: Path
+    lake_settings: LakeSettings
+    settings: FlushSettings
+    epochs: Mapping[str, int]
+    """The claim on each table."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Only what it was made of."""
+        names = ("data_dir", "lake_settings", "settings", "epochs")
+        return {name: getattr(self, name) for name in names}
+
+    def __call__(self, described: DataFrame, number: int) -> None:
+        """For `foreachBatch`. What it raises has committed nothing of that table."""
+        started = time.monotonic()
+        segments = [each for each in _segments(described) if each.signal is not None]
+        plans = [plan for plan in map(partial(self._plan, segments), TABLES) if plan.is_new]
+        written = self._write(described.sparkSession, plans)
+        reports = [self._finish(plan, written[plan.table]) for plan in plans]
+        if plans:
+            self.acknowledge()
+            report = BatchReport.of(number, reports, segments, time.monotonic() - started)
+            self._progress.add(report)
+
+    def acknowledge(self) -> None:
+        """Lets go of every segment that the lake has."""
+        positions = {
+            source: position
+            for table in self._tables.values()
+            for source, position in read_positions(table).items()
+        }
+        through = {f"{at.topic}/{at.partition}": to.segment_seq for at, to in positions.items()}
+        write_delivered(self.data_dir, Delivered(SUBSCRIBER, through))
+
+    # --- planning ------------------------------------------------------------------------------
+
+    def _plan(self, segments: Iterable[Segment], name: str) -> _Plan:
+        table = self._tables[name]
+        start = read_positions(table)
+        own = [each for each in segments if each.signal and table_of(each.signal) == name]
+        new = [each for each in own if _is_beyond(each, start)]
+        end = _positions_after(start, new)
+        key = batch_key(start, end, self.epochs[name])
+        work = Work(name, Target.of(table), key, self._source, _groups(new))
+        return _Plan(name, start, end, work)
+
+    def _write(self, spark: SparkSession, plans: Sequence[_Plan]) -> dict[str, list[Written]]:
+        orders = [(plan.work, number) for plan in plans for number in range(len(plan.work.groups))]
+        written: dict[str, list[Written]] = {plan.table: [] for plan in plans}
+        for each in run_in_tasks(spark, _write_group, orders):
+            written[each.table].append(each)
+        for plan in plans:
+            self._take_out_repeats(spark, plan, written[plan.table])
+        return written
+
+    def _take_out_repeats(self, spark: SparkSession, plan: _Plan, written: list[Written]) -> None:
+        """What another task, or an earlier batch, has already."""
+        window = self._windows.get(plan.table, Window.without_end())
+        pieces = [piece for each in written for piece in each.pieces]
+        target, key = plan.work.target, plan.work.key
+        orders = [
+            Rewrite(plan.table, target, key, piece, unwanted)
+            for piece, unwanted in unwanted_rows(pieces, window)
+        ]
+        pairs = zip(orders, run_in_tasks(spark, rewritten, orders), strict=True)
+        new = {order.piece.part: piece for order, piece in pairs}
+        for each in written:
+            before = each.rows
+            each.pieces = [new.get(piece.part, piece) for piece in each.pieces]
+            each.rows = sum(len(piece.keys) for piece in each.pieces)
+            each.repeated += before - each.rows
+
+    # --- committing ----------------------------------------------------------------------------
+
+    def _finish(self, plan: _Plan, written: list[Written]) -> TableReport:
+        faults = [fault for each in written for fault in each.faults]
+        for fault in faults:
+            _LOG.error("not all of a segment is in the lake: %s", fault.problem)
+            self._set_aside(fault)
+        pieces = [piece for each in written for piece in each.pieces]
+        files = [file for piece in pieces for file in piece.files]
+        commit(
+            self._tables[plan.table],
+            files,
+            start=plan.start,
+            end=plan.end,
+            epoch=self.epochs[plan.table],
+        )
+        self._remember(plan.table, pieces)
+        return TableReport(plan.table, files, sum(each.repeated for each in written), faults)
+
+    def _remember(self, table: str, pieces: Iterable[Piece]) -> None:
+        window = self._windows.get(table)
+        if window is not None:
+            for piece in pieces:
+                window.add(piece.keys, time.time())
+
+    def _set_aside(self, fault: Fault) -> None:
+        """Keeps the file under another name; after the commit its own is deleted."""
+        if fault.segment.state is State.GONE:
+            return
+        path = Path(fault.segment.path)
+        name = f"{fault.segment.key.strip('/').replace('/', '.')}.{path.name}"
+        folder = self.data_dir / ASIDE
+        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            os.link(path, folder / name)
+        except FileExistsError:
+            return
+        except OSError as error:
+            _LOG.error("%s could not be set aside: %s", path, error)
+
+    # --- what is open --------------------------------------------------------------------------
+
+    @cached_property
+    def _tables(self) -> dict[str, Table]:
+        lake = Lake.open(self.lake_settings)
+        return {name: lake.table(name) for name in TABLES}
+
+    @cached_property
+    def _source(self) -> DirectorySegments:
+        return DirectorySegments(self.data_dir)
+
+    @cached_property
+    def _windows(self) -> dict[str, Window]:
+        """Only spans have names by which they are known again."""
+        window = Window(self.settings.repeat_window_s, self.settings.repeat_rows)
+        if self.settings.repeat_window_s and self.settings.repeat_rows:
+            remember_recent(self._tables["spans"], window, self.settings.repeat_rows, time.time())
+        return {"spans": window}
+
+    @cached_property
+    def _progress(self) -> ProgressFile:
+        return ProgressFile(self.data_dir)
+
+
+def _segments(described: DataFrame) -> list[Segment]:
+    return [each for rows in described.toArrow().to_batches() for each in segments_of(rows)]
+
+
+def _write_group(order: tuple[Work, int]) -> Written:
+    return write_group(*order)
+
+
+def _source_of(segment: Segment) -> Source:
+    return Source(segment.topic, segment.partition)
+
+
+def _is_beyond(segment: Segment, positions: Positions) -> bool:
+    at = positions.get(_source_of(segment))
+    return at is None or segment.segment_seq > at.segment_seq
+
+
+def _positions_after(start: Positions, segments: Iterable[Segment]) -> dict[Source, Position]:
+    """Damaged segments do not say where they end; the next one does."""
+    end = dict(start)
+    for segment in segments:
+        source = _source_of(segment)
+        offset = end[source].offset if source in end else 0
+        end[source] = Position(segment.segment_seq, max(offset, segment.end_offset or 0))
+    return end
+
+
+def _groups(segments: Iterable[Segment]) -> tuple[tuple[Segment, ...], ...]:
+    """Of about the same size, none much over `GROUP_BYTES`."""
+    ordered = sorted(segments, key=lambda segment: -segment.bytes)
+    count = max(_CORES, -(-sum(each.bytes for each in ordered) // GROUP_BYTES))
+    groups: list[list[Segment]] = [[] for _ in range(min(count, len(ordered)))]
+    sizes = [(0, number) for number in range(len(groups))]
+    for segment in ordered:
+        size, number = heapq.heappop(sizes)
+        groups[number].append(segment)
+        heapq.heappush(sizes, (size + segment.bytes, number))
+    return tuple(map(tuple, groups))

@@ -1,0 +1,43 @@
+"""The spans that a table got last, read back from its files when a pipeline starts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from penstock.pipeline.flush.identity import SPAN_IDENTITY, identities
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyiceberg.manifest import DataFile
+    from pyiceberg.table import Table
+
+    from penstock.pipeline.flush.window import Window
+
+READ_ROWS: Final = 1_000_000
+"""More would keep a starting pipeline waiting."""
+
+
+def remember_recent(table: Table, window: Window, most: int, now_s: float) -> None:
+    """Fills the window with the newest rows of the table, as many as `most` and no more files."""
+    left = min(most, READ_ROWS)
+    for file in _newest_first(table):
+        if left <= 0:
+            return
+        with table.io.new_input(file.file_path).open() as opened:
+            rows = pq.read_table(opened, columns=list(SPAN_IDENTITY))
+        window.add(identities("spans", pa.table(rows)), now_s)
+        left -= rows.num_rows
+
+
+def _newest_first(table: Table) -> Iterator[DataFile]:
+    """By the order of commits, manifest by manifest."""
+    snapshot = table.current_snapshot()
+    manifests = [] if snapshot is None else snapshot.manifests(table.io)
+    for manifest in sorted(manifests, key=lambda each: -each.sequence_number):
+        entries = manifest.fetch_manifest_entry(table.io, discard_deleted=True)
+        for entry in sorted(entries, key=lambda each: -(each.sequence_number or 0)):
+            yield entry.data_file

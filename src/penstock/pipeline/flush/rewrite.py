@@ -1,0 +1,67 @@
+"""Takes rows out of files that were just written and are not committed yet.
+
+Whether another task of the batch, or an earlier batch, has the same row is seen only when all of
+them have written. That is rare, so it costs a second writing of the few files that it concerns,
+and nothing otherwise.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from penstock.lake.writer import write_rows
+from penstock.pipeline.flush.identity import identities
+from penstock.pipeline.flush.task import Piece
+from penstock.pipeline.flush.window import Window
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from penstock.lake.target import Target
+    from penstock.pipeline.flush.hashing import Hashes
+
+AGAIN: Final = 100_000_000
+"""Added to the number of a piece that is written again: its files have other names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rewrite:
+    """A piece, and the rows that are not to be in it. Pickled to a task."""
+
+    table: str
+    target: Target
+    key: str
+    piece: Piece
+    unwanted: Hashes
+
+
+def unwanted_rows(pieces: Iterable[Piece], window: Window) -> Iterator[tuple[Piece, Hashes]]:
+    """The pieces with rows that the window or an earlier piece has."""
+    earlier = Window.without_end()
+    for piece in pieces:
+        known = window.knows(piece.keys) | earlier.knows(piece.keys)
+        if known.any():
+            yield piece, piece.keys[known]
+        earlier.add(piece.keys, 0.0)
+
+
+def rewritten(order: Rewrite) -> Piece:
+    """The piece without those rows; its old files are left to be cleaned up."""
+    unwanted = Window.without_end()
+    unwanted.add(order.unwanted, 0.0)
+    rows = pa.concat_tables([_read(order.target, file.path) for file in order.piece.files])
+    keys = identities(order.table, rows)
+    wanted = ~unwanted.knows(keys)
+    part = order.piece.part + AGAIN
+    files = write_rows(rows.filter(pa.array(wanted)), order.target, order.key, part)
+    return Piece(part, tuple(files), keys[np.flatnonzero(wanted)])
+
+
+def _read(target: Target, path: str) -> pa.Table:
+    with target.io.new_input(path).open() as file:
+        return pq.read_table(file).cast(target.columns)

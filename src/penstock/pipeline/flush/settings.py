@@ -1,0 +1,42 @@
+"""When what was stored goes to the lake, and how much at a time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from penstock.model.errors import InvalidSetting
+from penstock.model.settings import MIB
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlushSettings:
+    """The cold flush."""
+
+    flush_max_bytes: int = 25_000_000
+    """A batch begins when sealed segments of this size wait."""
+
+    flush_max_age_s: float = 3600.0
+    """Or when the oldest of them has waited for this long. Until then queries find them in their
+    segments; less makes smaller files."""
+
+    batch_bytes: int = 256 * MIB
+    """The most that one batch takes. One segment is taken in any case."""
+
+    check_interval_s: float = 1.0
+    """How often it is looked whether a batch is due."""
+
+    repeat_window_s: float = 600.0
+    """A span that is sent again within this time is not written again. 0: only spans within one
+    batch are compared."""
+
+    repeat_rows: int = 5_000_000
+    """The most spans that are remembered for that, with 16 bytes each."""
+
+    def __post_init__(self) -> None:
+        """Refuses what cannot work."""
+        for name in ("flush_max_bytes", "batch_bytes", "check_interval_s"):
+            if getattr(self, name) <= 0:
+                raise InvalidSetting(f"{name} must be over 0")
+        for name in ("flush_max_age_s", "repeat_window_s", "repeat_rows"):
+            if getattr(self, name) < 0:
+                raise InvalidSetting(f"{name} must not be negative")

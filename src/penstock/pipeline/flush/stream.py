@@ -1,0 +1,114 @@
+"""The cold flush as a stream: sealed segments become rows of the lake, exactly once.
+
+The lake says where to begin and what has been done; Spark's checkpoint lives as long as one run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import shutil
+import uuid
+from typing import TYPE_CHECKING, Final
+
+from penstock.lake.commit import claim
+from penstock.lake.positions import read_positions
+from penstock.lake.schemas import TABLES
+from penstock.lake.tables import Lake
+from penstock.model.errors import LogLocked, PenstockError
+from penstock.pipeline.flush.batch import Flush
+from penstock.storage.files import LocalFiles
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from penstock.lake.positions import Position, Source
+    from penstock.lake.settings import LakeSettings
+    from penstock.pipeline.flush.settings import FlushSettings
+
+_LOG = logging.getLogger(__name__)
+FOLDER: Final = "pipeline"
+CHECKPOINTS: Final = "pipeline/checkpoints"
+
+
+@contextlib.contextmanager
+def only_pipeline(data_dir: Path) -> Iterator[None]:
+    """PenstockError where another pipeline of this machine works on the directory."""
+    files = LocalFiles()
+    files.make_folder(data_dir / FOLDER)
+    try:
+        lock = files.lock(data_dir / FOLDER / ".lock")
+    except LogLocked:
+        raise PenstockError(f"another pipeline works on {data_dir}") from None
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def start_flush(
+    spark: SparkSession,
+    data_dir: Path,
+    lake: LakeSettings,
+    settings: FlushSettings,
+    *,
+    once: bool = False,
+) -> StreamingQuery:
+    """Claims the lake's tables, fencing whoever had them, and starts the stream.
+
+    With `once` it takes what is sealed now, and ends.
+    """
+    positions: dict[Source, Position] = {}
+    epochs = {}
+    with Lake.open(lake) as opened:
+        for name in TABLES:
+            table = opened.table(name)
+            epochs[name] = claim(table)
+            positions |= read_positions(table)
+    flush = Flush(data_dir, lake, settings, epochs)
+    flush.acknowledge()  # the last run may have ended between its commit and this
+    source = (
+        spark.readStream.format("penstock")
+        .option("rows", "descriptors")
+        .option("startingOffsets", _starting_offsets(positions))
+        .option("maxBytesPerTrigger", str(settings.batch_bytes))
+    )
+    if not once:
+        source = source.option("minBytesPerTrigger", str(settings.flush_max_bytes)).option(
+            "maxTriggerDelay", f"{settings.flush_max_age_s}s"
+        )
+    writer = (
+        source.load(str(data_dir))
+        .writeStream.queryName("penstock-flush")
+        .option("checkpointLocation", _new_checkpoint(data_dir))
+        .foreachBatch(flush)
+    )
+    if once:
+        return writer.trigger(availableNow=True).start()
+    return writer.trigger(processingTime=f"{settings.check_interval_s} seconds").start()
+
+
+def _starting_offsets(positions: dict[Source, Position]) -> str:
+    """As the source reads them: where to go on, not where one is."""
+    return json.dumps(
+        {
+            f"{source.topic}/{source.partition}": {
+                "segment_seq": position.segment_seq + 1,
+                "offset": position.offset,
+            }
+            for source, position in positions.items()
+        }
+    )
+
+
+def _new_checkpoint(data_dir: Path) -> str:
+    """Those of earlier runs are of no use to anybody."""
+    folder = data_dir / CHECKPOINTS
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    return (folder / uuid.uuid4().hex).absolute().as_uri()

@@ -1,0 +1,155 @@
+"""What a task does: a group of segments becomes Parquet files of one table.
+
+Segments are mapped and read bundle by bundle; memory is that of one segment's rows and of the file
+that is being written. Nothing that a task has written is visible before the driver commits it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.lake.rows import Origin, row_batches, rows_of
+from penstock.lake.schemas import signal_of
+from penstock.lake.writer import write_rows
+from penstock.model.errors import Damaged, OffsetUnavailable, PenstockError
+from penstock.pipeline.flush.identity import identities, repeated
+from penstock.pipeline.flush.window import Window
+from penstock.pipeline.segments import State
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from penstock.lake.files import WrittenFile
+    from penstock.lake.target import Target
+    from penstock.model.bundle import Bundle
+    from penstock.pipeline.flush.hashing import Hashes
+    from penstock.pipeline.segments import Segment, Segments
+    from penstock.segment import SegmentReader
+
+PIECE_BYTES: Final = 64 * 1024 * 1024
+"""Rows of so many bytes in memory make a file, or one for each of their days."""
+PIECES_OF_A_GROUP: Final = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What a batch writes to one table. Pickled to the tasks."""
+
+    table: str
+    target: Target
+    key: str
+    """What the names of the files begin with."""
+    source: Segments
+    groups: tuple[tuple[Segment, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Something of a segment that could not be read, or is not there."""
+
+    segment: Segment
+    problem: str
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Rows that were written together."""
+
+    part: int
+    files: tuple[WrittenFile, ...]
+    keys: Hashes
+    """The identities of the rows."""
+
+
+@dataclass(slots=True)
+class Written:
+    """What became of a group."""
+
+    table: str
+    pieces: list[Piece] = field(default_factory=list)
+    faults: list[Fault] = field(default_factory=list)
+    rows: int = 0
+    repeated: int = 0
+
+
+def write_group(work: Work, number: int) -> Written:
+    """Writes all that can be read of a group; what cannot is named, and stops nothing else."""
+    pieces = _Pieces(work, number)
+    for segment in work.groups[number]:
+        for batch in _rows(work, segment, pieces.written.faults):
+            pieces.add(batch)
+    pieces.end()
+    return pieces.written
+
+
+class _Pieces:
+    """Gathers rows and writes them when they are enough for a file."""
+
+    def __init__(self, work: Work, group: int) -> None:
+        self.written = Written(work.table)
+        self._work = work
+        self._part = group * PIECES_OF_A_GROUP
+        self._rows: list[pa.RecordBatch] = []
+        self._bytes = 0
+        self._seen = Window.without_end()
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        self._rows.append(batch)
+        self._bytes += batch.nbytes
+        if self._bytes >= PIECE_BYTES:
+            self.end()
+
+    def end(self) -> None:
+        """Writes what was gathered, without what is there already."""
+        if not self._rows:
+            return
+        rows = pa.Table.from_batches(self._rows)
+        self._rows, self._bytes = [], 0
+        keys = identities(self._work.table, rows)
+        again = repeated(self._work.table, rows, keys) | self._seen.knows(keys)
+        if again.any():
+            rows, keys = rows.filter(pa.array(~again)), keys[~again]
+        self._seen.add(keys, 0.0)
+        files = write_rows(rows, self._work.target, self._work.key, self._part)
+        self.written.pieces.append(Piece(self._part, tuple(files), keys))
+        self.written.rows += len(keys)
+        self.written.repeated += int(np.count_nonzero(again))
+        self._part += 1
+
+
+def _rows(work: Work, segment: Segment, faults: list[Fault]) -> Iterator[pa.RecordBatch]:
+    if segment.state is not State.SEALED:
+        faults.append(Fault(segment, segment.problem or f"{segment.path} is {segment.state}"))
+        return
+    try:
+        reader = work.source.open(segment)
+    except (Damaged, OffsetUnavailable) as error:
+        faults.append(Fault(segment, str(error)))
+        return
+    signal = signal_of(work.table)
+    bundles = list(_bundles(reader, segment, faults))
+    try:
+        yield from list(row_batches(bundles, signal))
+    except PenstockError:  # of one of them; which one is seen when each is alone
+        for bundle, origin in bundles:
+            try:
+                yield from rows_of(bundle, signal, origin).to_batches()
+            except PenstockError as error:
+                faults.append(Fault(segment, f"{segment.path}: {error}"))
+
+
+def _bundles(
+    reader: SegmentReader, segment: Segment, faults: list[Fault]
+) -> Iterator[tuple[Bundle, Origin]]:
+    for index in range(len(reader)):
+        try:
+            stored = reader.bundle(index)
+        except PenstockError as error:
+            faults.append(Fault(segment, f"{segment.path}: bundle {index}: {error}"))
+            continue
+        place = (segment.topic, segment.namespace, segment.partition, stored.first_offset)
+        yield stored.bundle, Origin(*place)

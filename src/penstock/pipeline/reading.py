@@ -1,0 +1,149 @@
+"""What Spark's tasks do: segments become batches of rows."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Protocol
+
+import pyarrow as pa
+
+from penstock.lake.rows import Origin, row_batches
+from penstock.lake.schemas import signal_of
+from penstock.model import slots
+from penstock.model.errors import Damaged, InvalidBundle, OffsetUnavailable, PenstockError
+from penstock.pipeline.descriptors import descriptor_rows
+from penstock.pipeline.segments import State
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from penstock.model.bundle import Bundle
+    from penstock.pipeline.filters import Predicate
+    from penstock.pipeline.segments import Segment, Segments
+    from penstock.segment import SegmentReader
+
+_LOG = logging.getLogger(__name__)
+_ATTRIBUTES: Final = frozenset({"attributes", "attribute_types"})
+_EXEMPLARS: Final = frozenset({"exemplars"})
+_NEEDED_BY: Final[Mapping[int, frozenset[str]]] = {
+    slots.RESOURCE_ATTRS: frozenset({"resource", "service_name"}),
+    slots.SCOPE_ATTRS: frozenset({"instrumentation_scope"}),
+    **dict.fromkeys(range(slots.NUMBER_DP_ATTRS, slots.NUMBER_DP_EXEMPLARS), _ATTRIBUTES),
+    **dict.fromkeys(range(slots.NUMBER_DP_EXEMPLARS, slots.MULTIVARIATE_METRICS), _EXEMPLARS),
+    slots.LOG_ATTRS: _ATTRIBUTES,
+    slots.SPAN_ATTRS: _ATTRIBUTES,
+    slots.SPAN_EVENTS: frozenset({"events"}),
+    slots.SPAN_EVENT_ATTRS: frozenset({"events"}),
+    slots.SPAN_LINKS: frozenset({"links"}),
+    slots.SPAN_LINK_ATTRS: frozenset({"links"}),
+}
+"""Slots that only these columns are made from; without them the slot is not read."""
+
+
+class Reading(Protocol):
+    """How segments are read. Goes to Spark's workers by pickling."""
+
+    schema: pa.Schema
+    predicate: Predicate
+
+    def read(self, chosen: Sequence[Segment]) -> Iterator[pa.RecordBatch]:
+        """Their rows, in their order."""
+        ...
+
+
+@dataclass(slots=True)
+class DescriptorReading:
+    """A row for each segment. Nothing of the segments is read; damage and loss are rows, too."""
+
+    schema: pa.Schema
+    predicate: Predicate
+
+    def read(self, chosen: Sequence[Segment]) -> Iterator[pa.RecordBatch]:
+        """One batch."""
+        rows = self.predicate.rows(_fitted(descriptor_rows(chosen), self.schema))
+        if rows.num_rows:
+            yield rows
+
+
+@dataclass(slots=True)
+class TableReading:
+    """The rows of one of the lake's tables.
+
+    Errors name the segment's file. Without `fail_on_data_loss` what is gone or damaged is passed
+    over with a warning: segments as a whole, or single bundles of them.
+    """
+
+    segments: Segments
+    table: str
+    schema: pa.Schema
+    predicate: Predicate
+    fail_on_data_loss: bool
+
+    def read(self, chosen: Sequence[Segment]) -> Iterator[pa.RecordBatch]:
+        """Large bundles in batches of their own, small ones together; none is empty."""
+        for segment in chosen:
+            for batch in self._segment(segment):
+                rows = self.predicate.rows(_fitted(batch, self.schema))
+                if rows.num_rows:
+                    yield rows
+
+    def _segment(self, segment: Segment) -> Iterator[pa.RecordBatch]:
+        try:
+            reader = self._open(segment)
+        except (Damaged, OffsetUnavailable) as error:
+            self._lose(error)
+            return
+        bundles = self._bundles(segment, reader)
+        if self.fail_on_data_loss:
+            yield from self._rows(segment, bundles)
+            return
+        for bundle in bundles:  # each alone: one that is at fault costs no other
+            try:
+                yield from list(self._rows(segment, [bundle]))
+            except Damaged as error:
+                self._lose(error)
+
+    def _open(self, segment: Segment) -> SegmentReader:
+        if segment.state is State.GONE:
+            raise OffsetUnavailable(segment.problem or "", earliest=segment.end_offset or 0)
+        if segment.state is State.DAMAGED:
+            raise Damaged(segment.problem)
+        return self.segments.open(segment)
+
+    def _slots(self, reader: SegmentReader) -> frozenset[int]:
+        columns = frozenset(self.schema.names)
+        spared = {slot for slot, by in _NEEDED_BY.items() if columns.isdisjoint(by)}
+        return frozenset(reader.slots) - spared
+
+    def _bundles(self, segment: Segment, reader: SegmentReader) -> Iterator[tuple[Bundle, Origin]]:
+        wanted = self._slots(reader)
+        for index in range(len(reader)):
+            first_offset, messages, *_ = reader.manifest(index)
+            offsets = (first_offset, first_offset + max(messages - 1, 0))
+            if not self.predicate.may_hold({"_offset": offsets}):
+                continue
+            place = (segment.topic, segment.namespace, segment.partition, first_offset)
+            try:
+                yield reader.bundle(index, wanted).bundle, Origin(*place)
+            except Damaged as error:
+                reason = str(error).removeprefix(f"{reader.name}: ")
+                self._lose(Damaged(f"{segment.path}: bundle {index}: {reason}"))
+
+    def _rows(
+        self, segment: Segment, bundles: Iterable[tuple[Bundle, Origin]]
+    ) -> Iterator[pa.RecordBatch]:
+        try:
+            yield from row_batches(bundles, signal_of(self.table))
+        except InvalidBundle as error:
+            raise Damaged(f"{segment.path}: {error}") from error
+
+    def _lose(self, error: PenstockError) -> None:
+        if self.fail_on_data_loss:
+            raise error
+        _LOG.warning("passed over: %s", error)
+
+
+def _fitted(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """The columns of the schema, in its order; their types are the same."""
+    return pa.RecordBatch.from_arrays([rows.column(name) for name in schema.names], schema=schema)

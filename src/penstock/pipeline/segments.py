@@ -1,0 +1,211 @@
+"""Where sealed segments come from. One seam: what Spark reads does not know what is behind it.
+
+`DirectorySegments` is the data directory of this machine.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from penstock.model.errors import (
+    Damaged,
+    InvalidArgument,
+    OffsetUnavailable,
+    UnsupportedVersion,
+)
+from penstock.model.topics import Topic
+from penstock.otel.signals import Signal
+from penstock.segment import SegmentReader, read_info, segment_name, segment_seq_of
+from penstock.storage import DataDirectory
+from penstock.storage.files import LocalFiles
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from penstock.pipeline.offsets import Position, Positions
+    from penstock.storage import Partition
+
+
+class State(enum.StrEnum):
+    """What there is of a segment."""
+
+    SEALED = "sealed"
+    """A file that says what it holds."""
+
+    DAMAGED = "damaged"
+    """A file that does not; what it held is not known."""
+
+    GONE = "gone"
+    """No file where one should be: this segment, and perhaps others until the next one's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A sealed segment, as a listing knows it."""
+
+    namespace: str
+    topic: str
+    """`/namespace/name`."""
+    partition: int
+    segment_seq: int
+    path: str
+    first_offset: int | None
+    """None, as `end_offset`, where it is not known."""
+    end_offset: int | None
+    bytes: int
+    bundles: int
+    items: int
+    sealed_at_ns: int
+    signal: Signal | None
+    """What the topic's name says that it carries; None for topics of other names."""
+    state: State = State.SEALED
+    problem: str | None = None
+    """Why it cannot be read, with the name of its file."""
+
+    @property
+    def key(self) -> str:
+        """Its partition, as offsets name it."""
+        return f"{self.topic}/{self.partition}"
+
+
+class Segments(Protocol):
+    """A source of sealed segments. Goes to Spark's workers by pickling."""
+
+    def since(self, positions: Positions) -> list[Segment]:
+        """What is there now at or after these positions, by partition and segment_seq.
+
+        A partition without a position is listed from its first segment. One that cannot be read is
+        listed with its problem.
+        """
+        ...
+
+    def open(self, segment: Segment) -> SegmentReader:
+        """OffsetUnavailable: it is gone. Damaged: it cannot be read. Both name the segment."""
+        ...
+
+    def gone(self, key: str, start: Position, end_offset: int) -> Segment:
+        """What stands for the segments from `start` on that should be there and are not."""
+        ...
+
+
+class DirectorySegments:
+    """The segments of a data directory. Follows it while a server writes and deletes them."""
+
+    def __init__(
+        self,
+        root: Path,
+        topics: frozenset[str] | None = None,
+        namespaces: frozenset[str] | None = None,
+        signal: Signal | None = None,
+    ) -> None:
+        """Others than the `topics` (`/namespace/name`, or `name`) and `namespaces` are left out.
+
+        With a `signal`, so are topics that are named after another one.
+        """
+        self._directory = DataDirectory(root)
+        self._files = LocalFiles()
+        self._topics = topics
+        self._namespaces = namespaces
+        self._others = frozenset(Signal) - {signal} if signal is not None else frozenset()
+        self._known: dict[str, Segment] = {}
+        _check_identity(self._directory)
+
+    def since(self, positions: Positions) -> list[Segment]:
+        """Reads a few bytes of every segment that it has not listed before."""
+        found: dict[str, Segment] = {}
+        for partition in self._directory.partitions():
+            if self._is_chosen(partition.topic):
+                found |= {each.path: each for each in self._listed(partition, positions)}
+        self._known = found
+        return list(found.values())
+
+    def open(self, segment: Segment) -> SegmentReader:
+        """Maps the file, which may be deleted while it is read."""
+        path = Path(segment.path)
+        try:
+            return SegmentReader.open(self._files, path)
+        except FileNotFoundError:
+            raise OffsetUnavailable(
+                f"{path} is gone: it was deleted unread",
+                earliest=segment.end_offset or 0,
+            ) from None
+        except Damaged as error:
+            raise Damaged(f"{path.parent}/{error}") from None
+
+    def gone(self, key: str, start: Position, end_offset: int) -> Segment:
+        """Named after the first that is missing."""
+        name, _, number = key.rpartition("/")
+        partition = self._directory.partition(Topic.parse(name), int(number))
+        path = partition.segments_folder / segment_name(start.segment_seq)
+        messages = f"messages {start.offset} to {end_offset - 1}"
+        problem = f"{path} is gone: {messages} were deleted unread"
+        missing = _unreadable(partition, start.segment_seq, State.GONE, problem)
+        return replace(missing, first_offset=start.offset, end_offset=end_offset)
+
+    def _is_chosen(self, topic: Topic) -> bool:
+        if self._namespaces is not None and topic.namespace not in self._namespaces:
+            return False
+        if _signal_of(topic) in self._others:
+            return False
+        return self._topics is None or not self._topics.isdisjoint({str(topic), topic.name})
+
+    def _listed(self, partition: Partition, positions: Positions) -> Iterator[Segment]:
+        start = positions.get(f"{partition.topic}/{partition.number}")
+        for name in self._files.names(partition.segments_folder):
+            seq = segment_seq_of(name)
+            if seq is not None and (start is None or seq >= start.segment_seq):
+                segment = self._known.get(str(partition.segments_folder / name))
+                segment = segment or self._described(partition, seq)
+                if segment is not None:
+                    yield segment
+
+    def _described(self, partition: Partition, segment_seq: int) -> Segment | None:
+        """None: it was deleted since its folder was listed."""
+        path = partition.segments_folder / segment_name(segment_seq)
+        try:
+            info = read_info(self._files, path)
+            if info.segment_seq != segment_seq:
+                raise Damaged(f"{path.name} says that it is segment {info.segment_seq}")
+        except FileNotFoundError:
+            return None
+        except UnsupportedVersion as error:
+            raise UnsupportedVersion(f"{path}: {error}") from None
+        except Damaged as error:
+            problem = f"{path.parent}/{error}"
+            return _unreadable(partition, segment_seq, State.DAMAGED, problem)
+        return Segment(
+            partition.topic.namespace,
+            str(partition.topic),
+            partition.number,
+            segment_seq,
+            str(path),
+            info.first_offset,
+            info.end_offset,
+            info.size,
+            info.bundles,
+            info.items,
+            info.sealed_at_ns,
+            _signal_of(partition.topic),
+        )
+
+
+def _unreadable(partition: Partition, segment_seq: int, state: State, problem: str) -> Segment:
+    topic, path = partition.topic, partition.segments_folder / segment_name(segment_seq)
+    place = (topic.namespace, str(topic), partition.number, segment_seq, str(path))
+    signal = _signal_of(topic)
+    return Segment(*place, None, None, 0, 0, 0, 0, signal, state, problem)
+
+
+def _signal_of(topic: Topic) -> Signal | None:
+    return next((signal for signal in Signal if signal.value == topic.name), None)
+
+
+def _check_identity(directory: DataDirectory) -> None:
+    try:
+        directory.identity()
+    except (FileNotFoundError, NotADirectoryError):
+        root = directory.root
+        raise InvalidArgument(f"{root} is not a data directory: it has no penstock.json") from None

@@ -1,0 +1,86 @@
+"""Gives out Spark sessions with the settings that Penstock relies on.
+
+A process has one session at a time, which all its threads share, and one Java behind it.
+"""
+
+from __future__ import annotations
+
+import threading
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from penstock.model.errors import InvalidArgument, PenstockError
+from penstock.pipeline import launch
+from penstock.pipeline.source import PenstockSource
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+SQL_SETTINGS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+        "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+        "spark.sql.python.filterPushdown.enabled": "true",
+        "spark.sql.session.timeZone": "UTC",
+    }
+)
+"""What results depend on; set in sessions of every kind."""
+
+_lock = threading.Lock()
+
+
+def spark_session(
+    master: str = "local[*]",
+    *,
+    remote: str | None = None,
+    app: str = "penstock",
+    settings: Mapping[str, str] | None = None,
+) -> SparkSession:
+    """The session of this process on that master, or by Spark Connect on `remote` (`sc://…`).
+
+    One that runs on the same master is given again, whoever started it, with `settings` as far as
+    a running session takes them. InvalidArgument: one runs on another master; stop it first.
+    PenstockError: there is no Java, or Spark does not start.
+    """
+    chosen = {**SQL_SETTINGS, **(settings or {})}
+    with _lock:
+        spark = _connected(remote, app, chosen) if remote else _local(master, app, chosen)
+    spark.dataSource.register(PenstockSource)
+    return spark
+
+
+def stop_session(spark: SparkSession) -> None:
+    """Ends the session, its Java and its files. Idempotent; streams that still run are cut off."""
+    with _lock:
+        if type(spark).__module__.startswith("pyspark.sql.connect"):
+            spark.stop()
+        else:
+            launch.stop(spark)
+
+
+def _connected(remote: str, app: str, settings: Mapping[str, str]) -> SparkSession:
+    if not remote.startswith("sc://"):
+        raise InvalidArgument(f"{remote!r} is not an address of Spark Connect: sc://HOST:PORT")
+    builder = SparkSession.builder.remote(remote).appName(app)
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    try:
+        return builder.getOrCreate()
+    except (ImportError, PySparkException) as error:
+        raise PenstockError(f"{remote} cannot be used: {launch.sentence(error)}") from error
+
+
+def _local(master: str, app: str, settings: Mapping[str, str]) -> SparkSession:
+    running = launch.running()
+    if running is None:
+        return launch.start(master, app, settings)
+    other = running.sparkContext.master
+    if other != master:
+        raise InvalidArgument(f"a Spark session runs on {other}; stop it to start one on {master}")
+    for key, value in settings.items():
+        if running.conf.isModifiable(key):
+            running.conf.set(key, value)
+    return running
