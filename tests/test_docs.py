@@ -36,6 +36,7 @@ from penstock.model.settings import Compression, SegmentSettings, SizePolicy, St
 from penstock.model.topics import decode_part, encode_part
 from penstock.segment import SegmentInfo
 from penstock.server.config import Config
+from penstock.server.exposition import pipeline_page
 from penstock.storage import DataDirectory
 from penstock.storage.documents import encode_document
 from penstock.store.ack_log import CHECKPOINT_KIND, CHECKPOINT_VERSION
@@ -313,6 +314,8 @@ def test_the_metrics_page_is_complete() -> None:
     """Every metric stands on its page with its type and labels."""
     known = {(name, "counter", "topic") for name in names.LOG_COUNTERS}
     known |= {(name, "histogram", "") for name in [*names.LOG_HISTOGRAMS, *names.STORE_HISTOGRAMS]}
+    known |= {(name, "counter", "") for name in names.PIPELINE_COUNTERS}
+    known |= {(name, "gauge", "") for name in names.PIPELINE_GAUGES}
     for kind, table in [("counter", names.STORE_COUNTERS), ("gauge", names.STORE_GAUGES)]:
         known |= {
             (name, kind, ", ".join(["topic", *labels])) for name, (_, labels) in table.items()
@@ -326,7 +329,8 @@ def test_the_metrics_page_has_what_is_exposed() -> None:
     """Prometheus sees the metrics of the page and no others."""
     metrics = Metrics()
     metrics.for_log("/default/traces")
-    types = re.findall(r"^# TYPE (\S+) \S+$", metrics.exposition().decode(), re.MULTILINE)
+    pages = metrics.exposition().decode() + pipeline_page({"recent": [{}]})
+    types = re.findall(r"^# TYPE (\S+) \S+$", pages, re.MULTILINE)
     rows = [row for table in tables(DOCS / "metrics.md", "name") for row in table]
     assert {name for name in types if not name.endswith("_created")} == {row[0] for row in rows}
     page = " ".join((DOCS / "metrics.md").read_text().split())

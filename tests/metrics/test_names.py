@@ -26,8 +26,9 @@ def test_table_lists_exactly_the_metrics_there_are() -> None:
 
 def test_table_says_the_type_of_each_metric() -> None:
     """Each metric is registered as what the table calls it."""
-    types = dict.fromkeys([*names.LOG_COUNTERS, *names.STORE_COUNTERS], "counter")
-    types |= dict.fromkeys(names.STORE_GAUGES, "gauge")
+    counters = [*names.LOG_COUNTERS, *names.STORE_COUNTERS, *names.PIPELINE_COUNTERS]
+    types = dict.fromkeys(counters, "counter")
+    types |= dict.fromkeys([*names.STORE_GAUGES, *names.PIPELINE_GAUGES], "gauge")
     types |= dict.fromkeys([*names.LOG_HISTOGRAMS, *names.STORE_HISTOGRAMS], "histogram")
     assert {name: row[0] for name, row in TABLE.items()} == types
 
@@ -36,6 +37,7 @@ def test_table_says_the_labels_of_each_metric() -> None:
     """`topic` first; a histogram has none."""
     labels = dict.fromkeys(names.LOG_COUNTERS, "topic")
     labels |= dict.fromkeys([*names.LOG_HISTOGRAMS, *names.STORE_HISTOGRAMS], "")
+    labels |= dict.fromkeys([*names.PIPELINE_COUNTERS, *names.PIPELINE_GAUGES], "")
     for name, (_, beside) in {**names.STORE_COUNTERS, **names.STORE_GAUGES}.items():
         labels[name] = ", ".join(["topic", *beside])
     assert {name: row[1].strip() for name, row in TABLE.items()} == labels

@@ -20,8 +20,11 @@ if TYPE_CHECKING:
 
 TOPIC = "/default/traces"
 EVERY_NAME = {
-    value for name, value in vars(names).items() if name.isupper() and isinstance(value, str)
+    value
+    for name, value in vars(names).items()
+    if name.isupper() and isinstance(value, str) and not name.startswith("PIPELINE_")
 }
+"""But those of the pipeline, which is another process."""
 
 
 def families(metrics: Metrics) -> dict[str, Metric]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from penstock.server.exposition import merge
+from penstock.server.exposition import merge, pipeline_page
 
 
 def page(requests: int, topic: str = "a", seconds: float = 0.2) -> str:
@@ -70,3 +70,20 @@ def test_page_of_one_worker_means_the_same() -> None:
 def test_no_workers_give_an_empty_page() -> None:
     """While they are starting."""
     assert samples(merge([])) == {}
+
+
+def test_pipeline_tells_what_it_wrote_down() -> None:
+    """Totals, and the last of its batches."""
+    batches = [{"seconds": 9.0, "lag_s": 1.0, "at": 5.0}, {"seconds": 0.5, "lag_s": 2.5, "at": 6.0}]
+    page = pipeline_page({"batches": 2, "rows": 300, "faults": 1, "recent": batches})
+    lines = [line for line in page.splitlines() if not line.startswith("#")]
+    assert "penstock_pipeline_rows_total 300" in lines
+    assert "penstock_pipeline_faults_total 1" in lines
+    assert "penstock_pipeline_batch_seconds 0.5" in lines
+    assert "penstock_pipeline_lag_seconds 2.5" in lines
+    assert merge([page]).count("penstock_pipeline_rows_total 300") == 1
+
+
+def test_no_pipeline_tells_nothing() -> None:
+    """A server without one has a shorter page."""
+    assert pipeline_page(None) == ""

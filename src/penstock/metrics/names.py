@@ -33,6 +33,16 @@
 | `penstock_subscriber_lag_segments` | gauge | topic, subscriber | segments from its mark on |
 | `penstock_subscriber_gap_set_size` | gauge | topic, subscriber | bundles settled beyond its mark |
 | `penstock_subscriber_oldest_unacked_seconds` | gauge | topic, subscriber | age of the oldest |
+| `penstock_pipeline_batches_total` | counter | | batches committed to the lake |
+| `penstock_pipeline_segments_total` | counter | | segments in them |
+| `penstock_pipeline_rows_total` | counter | | rows written to the lake |
+| `penstock_pipeline_files_total` | counter | | files written to the lake |
+| `penstock_pipeline_bytes_total` | counter | | bytes of those files |
+| `penstock_pipeline_repeated_rows_total` | counter | | rows that the lake had already |
+| `penstock_pipeline_faults_total` | counter | | segments or bundles that could not be read |
+| `penstock_pipeline_batch_seconds` | gauge | | how long the last batch took |
+| `penstock_pipeline_lag_seconds` | gauge | | from sealing to commit, of its oldest segment |
+| `penstock_pipeline_last_batch_timestamp_seconds` | gauge | | when it was committed |
 """
 
 from __future__ import annotations
@@ -118,3 +128,31 @@ STORE_GAUGES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
 STORE_HISTOGRAMS: Final[Mapping[str, str]] = {
     STORE_SEAL_SECONDS: "time to write and sync one segment",
 }
+
+PIPELINE_BATCHES: Final = "penstock_pipeline_batches_total"
+PIPELINE_SEGMENTS: Final = "penstock_pipeline_segments_total"
+PIPELINE_ROWS: Final = "penstock_pipeline_rows_total"
+PIPELINE_FILES: Final = "penstock_pipeline_files_total"
+PIPELINE_BYTES: Final = "penstock_pipeline_bytes_total"
+PIPELINE_REPEATED_ROWS: Final = "penstock_pipeline_repeated_rows_total"
+PIPELINE_FAULTS: Final = "penstock_pipeline_faults_total"
+PIPELINE_BATCH_SECONDS: Final = "penstock_pipeline_batch_seconds"
+PIPELINE_LAG_SECONDS: Final = "penstock_pipeline_lag_seconds"
+PIPELINE_LAST_BATCH: Final = "penstock_pipeline_last_batch_timestamp_seconds"
+
+PIPELINE_COUNTERS: Final[Mapping[str, tuple[str, str]]] = {
+    PIPELINE_BATCHES: ("batches committed to the lake", "batches"),
+    PIPELINE_SEGMENTS: ("segments in them", "segments"),
+    PIPELINE_ROWS: ("rows written to the lake", "rows"),
+    PIPELINE_FILES: ("files written to the lake", "files"),
+    PIPELINE_BYTES: ("bytes of those files", "bytes"),
+    PIPELINE_REPEATED_ROWS: ("rows that the lake had already", "repeated"),
+    PIPELINE_FAULTS: ("segments or bundles that could not be read", "faults"),
+}
+"""What each counts, and what the pipeline's progress file calls it."""
+PIPELINE_GAUGES: Final[Mapping[str, tuple[str, str]]] = {
+    PIPELINE_BATCH_SECONDS: ("how long the last batch took", "seconds"),
+    PIPELINE_LAG_SECONDS: ("from sealing to commit, of its oldest segment", "lag_s"),
+    PIPELINE_LAST_BATCH: ("when it was committed", "at"),
+}
+"""The same of its last batch."""

@@ -6,8 +6,9 @@ import asyncio
 import json
 from typing import TYPE_CHECKING, Any, Final
 
+from penstock.pipeline.flush.progress import read_progress
 from penstock.server.auth import NAMESPACE_HEADER
-from penstock.server.exposition import merge
+from penstock.server.exposition import merge, pipeline_page
 from penstock.server.refusals import Cause, Refusal, as_json
 
 if TYPE_CHECKING:
@@ -79,8 +80,9 @@ class Admin:
         return (200 if ready else 503), JSON, json.dumps({"ready": ready}).encode()
 
     async def _metrics(self) -> tuple[int, str, bytes]:
-        reports = await self._reports("report")
-        return 200, TEXT, merge([report["metrics"] for report in reports if report]).encode()
+        pages = [report["metrics"] for report in await self._reports("report") if report]
+        progress = await asyncio.to_thread(read_progress, self._config.data_dir)
+        return 200, TEXT, merge([*pages, pipeline_page(progress)]).encode()
 
     async def _status(self) -> tuple[int, str, bytes]:
         reports = [report for report in await self._reports("report") if report]

@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
+from penstock.metrics.names import PIPELINE_COUNTERS, PIPELINE_GAUGES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
 
 def merge(pages: list[str]) -> str:
     """Families stand together, and samples with the same labels are added up."""
@@ -24,3 +31,20 @@ def merge(pages: list[str]) -> str:
         lines += head
         lines += [f"{series} {value:.17g}" for series, value in samples[family].items()]
     return "\n".join(lines) + "\n"
+
+
+def pipeline_page(progress: Mapping[str, Any] | None) -> str:
+    """What the pipeline has written down; nothing where there is none."""
+    return "".join(_pipeline_lines(progress)) if progress is not None else ""
+
+
+def _pipeline_lines(progress: Mapping[str, Any]) -> Iterator[str]:
+    for name, (text, field) in PIPELINE_COUNTERS.items():
+        yield _sample(name, "counter", text, progress.get(field, 0))
+    for name, (text, field) in PIPELINE_GAUGES.items():
+        for batch in progress.get("recent", [])[-1:]:
+            yield _sample(name, "gauge", text, batch.get(field, 0))
+
+
+def _sample(name: str, kind: str, text: str, value: float) -> str:
+    return f"# HELP {name} {text}\n# TYPE {name} {kind}\n{name} {value:.17g}\n"
