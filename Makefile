@@ -13,6 +13,8 @@ $(VENV)/.installed: pyproject.toml
 	@echo "setting up $(VENV) ..."
 	@$(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@$(BIN)/python -c 'from penstock.pipeline.java import find_java; find_java()' 2>/dev/null \
+		|| $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[java]'
 	@touch $@
 
 setup: $(VENV)/.installed        ## a virtual environment with Penstock and its development tools

@@ -61,6 +61,7 @@ class Connection(asyncio.Protocol):
         self._frame_bytes = 16_384
         self._opened = asyncio.Event()
 
+    # A stream's transport is always this one
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Greets the server."""
         self._transport = transport

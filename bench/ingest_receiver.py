@@ -40,6 +40,7 @@ class RedisStream(asyncio.Protocol):
         self._waiting: collections.deque[asyncio.Future[None]] = collections.deque()
         self._received = b""
 
+    # A stream's transport is always this one
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Ready."""
         self._transport = transport
@@ -98,6 +99,7 @@ def start(workers: int, redis: list[str]) -> None:
         command = [sys.executable, __file__, "worker", str(port), *redis]
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
         processes = [
+            # mypy does not look into a mapping of arguments
             stack.enter_context(subprocess.Popen(command, **pipes))  # type: ignore[call-overload]
             for _ in range(workers)
         ]

@@ -37,6 +37,7 @@ def cost_in_a_pipeline(run: Run) -> Iterator[Row]:
     bundles = int((40 if run.quick else 200) * MB / workload_a().bytes_each)
     measures: dict[str, Callable[[], float]] = {WITHOUT: lambda: _cpu_us(run, bundles, None)}
     for durability in (Durability.INTERVAL, Durability.SYNC):
+        # mypy cannot infer the type of a default
         measures[durability.value] = lambda d=durability: _cpu_us(run, bundles, d)  # type: ignore[misc]
     found = run.medians(measures)
     for durability in (Durability.INTERVAL, Durability.SYNC):

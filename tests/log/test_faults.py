@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import errno
 import os
-import threading
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -17,12 +16,13 @@ from penstock.metrics import Metrics
 from penstock.model.errors import DiskFull, LogClosed, LogPoisoned, QueueFull
 from penstock.model.settings import KIB, Durability, LogSettings
 from penstock.storage.files import LocalFiles
+from tests.simulation.calls import Call
 from tests.simulation.faults import PATIENCE_S, FaultyFiles
 from tests.simulation.manual_pool import ManualClock, ManualPool
 from tests.simulation.power_loss import PowerLossFiles, PowerLost
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
 SMALL = LogSettings(rotate_bytes=64 * KIB, cache_bytes=0)
@@ -105,27 +105,6 @@ def read(log: Log, start: int = 0) -> list[bytes]:
     messages = list(log.read(start))
     assert [message.offset for message in messages] == list(range(start, start + len(messages)))
     return [message.data for message in messages]
-
-
-def in_thread(job: Callable[[], Any]) -> Callable[[], Any]:
-    """Starts the job; what is returned waits for its result, or for the error that it raised."""
-    outcome: list[Any] = []
-
-    def run() -> None:
-        try:
-            outcome.append(job())
-        except Exception as error:  # noqa: BLE001 - handed to the test
-            outcome.append(error)
-
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-
-    def result() -> Any:
-        thread.join(PATIENCE_S)
-        assert not thread.is_alive(), "it hangs"
-        return outcome[0]
-
-    return result
 
 
 # --- a failed fsync ------------------------------------------------------------------------------
@@ -386,11 +365,11 @@ def test_messages_behind_a_refused_commit_are_refused_too(world: World) -> None:
     log = world.open()
     gate = world.files.hold_up("pwrite", name=FIRST)
     world.files.fail("pwrite", errno.ENOSPC, name=FIRST)
-    first = in_thread(lambda: log.append_durable(b"first"))
+    first = Call(lambda: log.append_durable(b"first"))
     assert gate.reached.wait(PATIENCE_S)
     second = log.append(b"second")
     gate.open()
-    assert isinstance(first(), DiskFull)
+    assert isinstance(first.outcome(), DiskFull)
     with pytest.raises(DiskFull):
         second.durable.wait()
     assert second.offset == 1
@@ -634,11 +613,11 @@ def test_full_queue_makes_append_wait_for_room(world: World) -> None:
     """The thread goes on when the commit before it is over, with the next offset."""
     log = world.open(NARROW)
     gate, first = _fill_queue(world, log)
-    blocked = in_thread(lambda: log.append(b"z" * 400).offset)
+    blocked = Call(lambda: log.append(b"z" * 400).offset)
     with pytest.raises(QueueFull):
         log.append(b"z" * 400, block=False)
     gate.open()
-    assert (first(), blocked()) == (0, 2)
+    assert (first.outcome(), blocked.outcome()) == (0, 2)
 
 
 def test_full_queue_suspends_a_task_and_not_its_loop(world: World) -> None:
@@ -655,7 +634,7 @@ def test_full_queue_suspends_a_task_and_not_its_loop(world: World) -> None:
         return (await asyncio.wait_for(waiting, PATIENCE_S)).offset
 
     assert asyncio.run(append()) == 2
-    assert first() == 0
+    assert first.outcome() == 0
 
 
 def test_nobody_hangs_when_the_log_is_poisoned(world: World) -> None:
@@ -664,19 +643,19 @@ def test_nobody_hangs_when_the_log_is_poisoned(world: World) -> None:
     gate, first = _fill_queue(world, log)
     world.files.fail("sync")
     blocked = [
-        in_thread(lambda: log.append(b"z" * 400)),
-        in_thread(lambda: log.append_many([b"z" * 400])),
-        in_thread(lambda: log.append_durable(b"z" * 400)),
-        in_thread(lambda: asyncio.run(log.append_async(b"z" * 400))),
-        in_thread(lambda: log.read(0, follow=True).next_batch()),
-        in_thread(lambda: asyncio.run(log.read(0, follow=True).next_batch_async())),
-        in_thread(log.flush),
-        in_thread(lambda: asyncio.run(log.flush_async())),
+        Call(lambda: log.append(b"z" * 400)),
+        Call(lambda: log.append_many([b"z" * 400])),
+        Call(lambda: log.append_durable(b"z" * 400)),
+        Call(lambda: asyncio.run(log.append_async(b"z" * 400))),
+        Call(lambda: log.read(0, follow=True).next_batch()),
+        Call(lambda: asyncio.run(log.read(0, follow=True).next_batch_async())),
+        Call(log.flush),
+        Call(lambda: asyncio.run(log.flush_async())),
     ]
     gate.open()
-    assert isinstance(first(), LogPoisoned)
-    assert [type(result()) for result in blocked] == [LogPoisoned] * len(blocked)
-    assert in_thread(log.close)() is None
+    assert isinstance(first.outcome(), LogPoisoned)
+    assert [type(call.outcome()) for call in blocked] == [LogPoisoned] * len(blocked)
+    assert Call(log.close).outcome() is None
 
 
 def test_close_returns_when_the_commit_under_way_is_poisoned(world: World) -> None:
@@ -684,19 +663,19 @@ def test_close_returns_when_the_commit_under_way_is_poisoned(world: World) -> No
     log = world.open()
     gate = world.files.hold_up("sync", name=FIRST)
     fault = world.files.fail("sync", name=FIRST, times=None)
-    first = in_thread(lambda: log.append_durable(b"a"))
+    first = Call(lambda: log.append_durable(b"a"))
     assert gate.reached.wait(PATIENCE_S)
-    closing = in_thread(log.close)
+    closing = Call(log.close)
     gate.open()
-    assert isinstance(first(), LogPoisoned)
-    assert isinstance(closing(), LogPoisoned | None)
+    assert isinstance(first.outcome(), LogPoisoned)
+    assert isinstance(closing.outcome(), LogPoisoned | None)
     assert fault.hits == 1
 
 
-def _fill_queue(world: World, log: Log) -> tuple[Any, Callable[[], Any]]:
+def _fill_queue(world: World, log: Log) -> tuple[Any, Call]:
     """Holds a first commit up at its sync, with the queue full behind it."""
     gate = world.files.hold_up("sync", name=FIRST)
-    first = in_thread(lambda: log.append_durable(b"x" * 400))
+    first = Call(lambda: log.append_durable(b"x" * 400))
     assert gate.reached.wait(PATIENCE_S)
     log.append(b"y" * 400)
     return gate, first

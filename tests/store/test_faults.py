@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import threading
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -21,6 +20,7 @@ from penstock.model.errors import (
 from penstock.model.settings import Durability, StoreSettings
 from penstock.storage import LocalFiles
 from penstock.store import Store
+from tests.simulation.calls import Call
 from tests.simulation.faults import PATIENCE_S, FaultyFiles
 from tests.store.worlds import FOLDER, SMALL, World
 
@@ -276,33 +276,12 @@ def test_nobody_hangs_when_the_store_stops(tmp_path: Path) -> None:
     gate = files.hold_up("create", name="*.seg.tmp")
     store.append_durable(bytes(range(1, 256)) * 400)
     waiting = [
-        in_thread(subscription.next_bundle),
-        in_thread(lambda: next(iter(subscription))),
-        in_thread(store.flush),
-        in_thread(lambda: [store.append_durable(b"x" * 60_000) for _ in range(9)]),
+        Call(subscription.next_bundle),
+        Call(lambda: next(iter(subscription))),
+        Call(store.flush),
+        Call(lambda: [store.append_durable(b"x" * 60_000) for _ in range(9)]),
     ]
     assert gate.reached.wait(PATIENCE_S)
     gate.open()
-    assert [type(result()) for result in waiting] == [StoreStopped] * len(waiting)
-    assert in_thread(store.close)() is None
-
-
-def in_thread(job: Callable[[], Any]) -> Callable[[], Any]:
-    """Starts the job; what is returned waits for its result, or for the error that it raised."""
-    outcome: list[Any] = []
-
-    def run() -> None:
-        try:
-            outcome.append(job())
-        except Exception as error:  # noqa: BLE001 - handed to the test
-            outcome.append(error)
-
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-
-    def result() -> Any:
-        thread.join(PATIENCE_S)
-        assert not thread.is_alive(), "it hangs"
-        return outcome[0]
-
-    return result
+    assert [type(call.outcome()) for call in waiting] == [StoreStopped] * len(waiting)
+    assert Call(store.close).outcome() is None

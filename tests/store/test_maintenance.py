@@ -22,6 +22,7 @@ from penstock.store import FairShare, Store, Subscription, filling, maintenance
 from penstock.store.budget import _SharedFile
 from penstock.store.format import Outcome
 from penstock.store.recovery import replay
+from tests.simulation.calls import Call
 from tests.simulation.faults import FaultyFiles
 from tests.simulation.manual_pool import ManualClock
 from tests.store.helpers import (
@@ -84,30 +85,6 @@ class Consumer(threading.Thread):
                 delivery.ack()
         except StoreClosed:
             pass
-
-
-class Call(threading.Thread):
-    """A call that may wait."""
-
-    def __init__(self, call: Callable[[], Any]) -> None:
-        super().__init__(daemon=True)
-        self._call = call
-        self.result: Any = None
-        self.error: Exception | None = None
-        self.start()
-
-    def run(self) -> None:
-        """The call."""
-        try:
-            self.result = self._call()
-        except Exception as error:  # noqa: BLE001 - the test looks at it
-            self.error = error
-
-    def end(self) -> Any:
-        """What it returned, when it is over."""
-        self.join(WAIT_S)
-        assert not self.is_alive(), "it waits for ever"
-        return self.result
 
 
 def append_until_full(store: Store, size: int = LARGE) -> int:

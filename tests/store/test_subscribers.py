@@ -17,6 +17,7 @@ import pytest
 from penstock.model.errors import InvalidArgument, StoreClosed, SubscriberUnknown
 from penstock.storage.files import LocalFiles
 from penstock.store import Delivery, Store, Subscription
+from tests.simulation.calls import Call
 from tests.simulation.faults import FaultyFiles
 from tests.simulation.manual_pool import ManualClock
 from tests.store.helpers import (
@@ -41,30 +42,6 @@ from tests.store.helpers import (
 def clock() -> ManualClock:
     """Time that passes when the test says so."""
     return ManualClock()
-
-
-class Waiter(threading.Thread):
-    """Waits in a thread for what a call returns or raises."""
-
-    def __init__(self, call: Callable[[], Any]) -> None:
-        super().__init__()
-        self._call = call
-        self.result: Any = None
-        self.error: Exception | None = None
-        self.start()
-
-    def run(self) -> None:
-        """The call."""
-        try:
-            self.result = self._call()
-        except Exception as error:  # noqa: BLE001 - the test looks at it
-            self.error = error
-
-    def end(self) -> Any:
-        """What it returned, when it is over."""
-        self.join(WAIT_S)
-        assert not self.is_alive(), "it waits for ever"
-        return self.result
 
 
 # --- registering ---------------------------------------------------------------------------------
@@ -416,7 +393,7 @@ def test_a_full_hand_waits_and_wakes_with_an_answer(tmp_path: Path) -> None:
         subscription = store.subscribe("s")
         fill(store, [0, 1])
         (held,) = take(subscription, 1)
-        waiter = Waiter(lambda: take(subscription, 1))
+        waiter = Call(lambda: take(subscription, 1))
         held.ack()
         assert numbers(waiter.end()) == [1]
 
@@ -530,7 +507,7 @@ def test_a_delivery_that_nobody_holds_any_more_comes_again(tmp_path: Path) -> No
         delivery: Delivery | None = take(subscription, 1)[0]
         assert take_all(subscription) == []
         assert delivery is not None
-        waiter = Waiter(lambda: take(subscription, 1))
+        waiter = Call(lambda: take(subscription, 1))
         delivery = None
         gc.collect()
         assert numbers(waiter.end()) == [0]
@@ -577,7 +554,7 @@ def test_two_holders_of_one_name_share_the_work(tmp_path: Path) -> None:
                     got[number].append(number_of(delivery))
                     delivery.ack()
 
-        workers = [Waiter(lambda n=n: work(n)) for n in range(2)]
+        workers = [Call(lambda n=n: work(n)) for n in range(2)]
         for start in range(0, 200, 20):
             fill(store, range(start, start + 20))
         for worker in workers:
@@ -627,7 +604,7 @@ def forms(subscription: Subscription) -> list[Callable[[], Any]]:
 def test_who_waits_wakes_when_a_segment_is_sealed(tmp_path: Path, form: int) -> None:
     """A thread and a task alike."""
     with open_store(tmp_path) as store:
-        waiter = Waiter(forms(store.subscribe("s"))[form])
+        waiter = Call(forms(store.subscribe("s"))[form])
         fill(store, [7])
         assert number_of(waiter.end()) == 7
 
@@ -639,7 +616,7 @@ def test_who_waits_wakes_when_a_retry_is_due(tmp_path: Path, form: int) -> None:
         subscription = store.subscribe("s")
         fill(store, [7])
         take(subscription, 1)[0].nack(0.02)
-        assert number_of(Waiter(forms(subscription)[form]).end()) == 7
+        assert number_of(Call(forms(subscription)[form]).end()) == 7
 
 
 @pytest.mark.parametrize("form", [0, 1])
@@ -649,7 +626,7 @@ def test_who_waits_wakes_when_a_claim_expires(tmp_path: Path, form: int) -> None
         subscription = store.subscribe("s")
         fill(store, [7])
         held = take(subscription, 1)
-        assert number_of(Waiter(forms(subscription)[form]).end()) == 7
+        assert number_of(Call(forms(subscription)[form]).end()) == 7
         assert numbers(held) == [7]
 
 
@@ -667,7 +644,7 @@ def test_who_waits_hears_that_nothing_will_come(
 ) -> None:
     """Closing, unregistering and deactivating end the wait."""
     with open_store(tmp_path) as store:
-        waiter = Waiter(forms(store.subscribe("s"))[form])
+        waiter = Call(forms(store.subscribe("s"))[form])
         end(store)
         waiter.end()
         assert isinstance(waiter.error, error)
@@ -887,7 +864,7 @@ def test_subscribers_come_and_go_while_data_flow(tmp_path: Path) -> None:
                 assert got == list(range(got[0], got[0] + len(got))) if got else True
                 store.unregister(name)
 
-        threads = [Waiter(consume), Waiter(lambda: visit("a")), Waiter(lambda: visit("b"))]
+        threads = [Call(consume), Call(lambda: visit("a")), Call(lambda: visit("b"))]
         for start in range(0, 300, 10):
             fill(store, range(start, start + 10))
         threads[0].end()

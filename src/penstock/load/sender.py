@@ -108,6 +108,7 @@ def acknowledged(signal: Signal, response: bytes) -> Answer:
     """From the body of a response, which is empty where everything was taken."""
     if not response:
         return ACKNOWLEDGED
+    # all three classes have it, their common one does not
     partial = signal.response_class.FromString(response).partial_success  # type: ignore[attr-defined]
     rejected = getattr(partial, f"rejected_{signal.records.replace(' ', '_')}")
     return Answer(Outcome.ACKNOWLEDGED, partial.error_message, rejected=rejected)

@@ -84,7 +84,7 @@ class Bundle:
         mine, theirs = self._slots, other._slots
         return mine.keys() == theirs.keys() and all(mine[s].equals(theirs[s]) for s in mine)
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__ = None  # type: ignore[assignment]  # how Python says: not hashable
 
     def __repr__(self) -> str:
         rows = ", ".join(f"{slot}: {batch.num_rows} rows" for slot, batch in self._slots.items())

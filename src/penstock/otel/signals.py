@@ -74,6 +74,7 @@ class Signal(enum.Enum):
         """The answer to a request of which all but `rejected` records are stored."""
         response = self.response_class()
         if rejected or message:
+            # all three classes have it, their common one does not
             partial = response.partial_success  # type: ignore[attr-defined]
             setattr(partial, f"rejected_{self.records.replace(' ', '_')}", rejected)
             partial.error_message = message

@@ -56,7 +56,7 @@ def _inflate(data: bytes, most: int) -> bytes:
     stream = isal_zlib.decompressobj()
     try:
         body: bytes = stream.decompress(data, most + 1)
-    except (IsalError, ValueError) as error:  # type: ignore[misc]
+    except (IsalError, ValueError) as error:  # type: ignore[misc]  # isal has no types
         raise Refusal(Cause.INVALID, f"the deflate body is damaged: {error}") from None
     if len(body) > most:
         raise _too_large(most)
@@ -78,11 +78,12 @@ def _gunzip(data: bytes, most: int) -> bytes:
         rest = member.unused_data
         if not rest:
             return first
+        # isal has no types
         with igzip.IGzipFile(fileobj=io.BytesIO(rest)) as stream:  # type: ignore[no-untyped-call]
             others: bytes = stream.read(most - len(first) + 1)
     except EOFError:
         raise Refusal(Cause.INVALID, "the gzip body ends too early") from None
-    except (IsalError, ValueError, OSError) as error:  # type: ignore[misc]
+    except (IsalError, ValueError, OSError) as error:  # type: ignore[misc]  # as above
         raise Refusal(Cause.INVALID, f"the gzip body is damaged: {error}") from None
     if len(first) + len(others) > most:
         raise _too_large(most)
