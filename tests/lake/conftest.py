@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
-from pyiceberg.table import Table
 
 from penstock.lake.settings import LakeSettings
 from penstock.lake.tables import Lake
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
 
 
 @pytest.fixture

@@ -5,19 +5,22 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyiceberg.exceptions import CommitFailedException
-from pyiceberg.table import Table
 
 from penstock.lake import transaction
 from penstock.lake.commit import claim, commit
 from penstock.lake.positions import Position, Source, read_epoch, read_positions
-from penstock.lake.tables import Lake
 from penstock.model.errors import CommitConflict, CommitContended, Fenced, InvalidArgument
 
 from .helpers import DAY, NEXT_DAY, TRACES, Flush, compact, numbers, spans
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+
+    from penstock.lake.tables import Lake
 
 
 def intercept(

@@ -5,19 +5,22 @@ from __future__ import annotations
 import datetime as dt
 import os
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from pyiceberg.table import Table
 
 from penstock.lake.expire import Expired, expire_rows, expire_snapshots
 from penstock.lake.files import live_files
 from penstock.lake.positions import read_positions
-from penstock.lake.tables import Lake
 from penstock.model.errors import CommitContended
 
 from .helpers import DAY, NEXT_DAY, Flush, compact, numbers, spans
 from .test_commit import intercept
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+
+    from penstock.lake.tables import Lake
 
 
 def far_ahead() -> dt.datetime:
@@ -138,7 +141,7 @@ def test_expiry_of_a_table_that_never_rests_ends(
     real = table.catalog.commit_table
     numbers_left = iter(range(100))
 
-    def commit_table(*arguments: Any, **named: Any) -> Any:
+    def commit_table(*_: Any, **__: Any) -> Any:
         monkeypatch.setattr(table.catalog, "commit_table", real)
         with table.catalog.load_table(table.name()).transaction() as change:
             change.set_properties({"touched": str(next(numbers_left))})

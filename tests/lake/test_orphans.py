@@ -5,18 +5,22 @@ from __future__ import annotations
 import datetime as dt
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
-from pyiceberg.table import Table
 
 from penstock.lake.expire import expire_rows, expire_snapshots
 from penstock.lake.orphans import Removed, remove_orphans
-from penstock.lake.tables import Lake
 from penstock.lake.target import Target
 from penstock.lake.writer import DataFileWriter
 from penstock.model.errors import Damaged
 
 from .helpers import DAY, NEXT_DAY, Flush, Later, compact, numbers, spans
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+
+    from penstock.lake.tables import Lake
 
 TOMORROW = Later(hours=24)
 
@@ -33,7 +37,7 @@ def far_ahead() -> dt.datetime:
 
 def make_old(*paths: Path) -> None:
     """As if they had been written two days ago."""
-    then = dt.datetime.now().timestamp() - 2 * 86_400  # noqa: DTZ005 - seconds, not a date
+    then = dt.datetime.now().timestamp() - 2 * 86_400
     for path in paths:
         os.utime(path, (then, then))
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 from random import Random
+from typing import TYPE_CHECKING
 
 import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyiceberg.table import Table
 
 from penstock.lake.layout import replacement_key
 from penstock.lake.parquet import ROW_GROUP_ROWS, leaf_paths, writer_options
@@ -18,6 +18,9 @@ from penstock.lake.target import Target
 from penstock.lake.writer import write_rows
 
 from .helpers import span
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
 
 KEY = replacement_key(["x"])
 
@@ -43,7 +46,9 @@ def encodings(path: str, column: str) -> set[str]:
     """Those of a column's values."""
     group = pq.read_metadata(path).row_group(0)
     [found] = [
-        group.column(i) for i in range(group.num_columns) if group.column(i).path_in_schema == column
+        group.column(i)
+        for i in range(group.num_columns)
+        if group.column(i).path_in_schema == column
     ]
     return set(found.encodings)
 
@@ -72,6 +77,14 @@ def test_ids_and_times_have_no_dictionary(table: Table) -> None:
     assert "RLE_DICTIONARY" in encodings(file.path, "service_name")
 
 
+def test_times_that_repeat_have_a_dictionary() -> None:
+    """Data points of metrics are read together, and have the same start for hours."""
+    rows = [{"time": 7, "start_time_unix_nano": 1, "time_unix_nano": n} for n in range(100)]
+    options = writer_options(pa.Table.from_pylist(rows, schema=TABLES["metrics"]))
+    assert {"time", "start_time_unix_nano"} <= set(options["use_dictionary"])
+    assert options["column_encoding"]["time_unix_nano"] == "DELTA_BINARY_PACKED"
+
+
 @pytest.mark.parametrize(
     ("spans_a_trace", "encoding"), [(8, "RLE_DICTIONARY"), (1, "DELTA_LENGTH_BYTE_ARRAY")]
 )
@@ -86,11 +99,10 @@ def test_trace_ids_have_a_dictionary_where_they_repeat(
 def test_a_trace_is_looked_up_by_its_bloom_filter(table: Table) -> None:
     """An id between the smallest and the largest, but not in the file, needs no row group."""
     [file] = write_rows(realistic(2000), Target.of(table), KEY, 0)
-    missing = "7" * 32
-    probe = f"SELECT bloom_filter_excludes FROM parquet_bloom_probe('{file.path}', 'trace_id', "
-    assert duckdb.sql(f"{probe}'{missing}')").fetchall() == [(True,)]
     [present] = pq.read_table(file.path, columns=["trace_id"], partitioning=None)["trace_id"][:1]
-    assert duckdb.sql(f"{probe}'{present}')").fetchall() == [(False,)]
+    probe = "SELECT bloom_filter_excludes FROM parquet_bloom_probe($1, 'trace_id', $2)"
+    found = [duckdb.execute(probe, [file.path, str(id_)]).fetchall() for id_ in ("7" * 32, present)]
+    assert found == [[(True,)], [(False,)]]
 
 
 def test_rows_without_traces_have_no_filter() -> None:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import duckdb
 import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from pyiceberg.table import Table
 
 from penstock.lake.schemas import SPANS
-from penstock.lake.tables import Lake
 
 from .helpers import DAY, NEXT_DAY, Flush, compact, span, spans
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+
+    from penstock.lake.tables import Lake
 
 
 @pytest.fixture
@@ -32,9 +37,7 @@ def paths(table: Table, row_filter: str = "_offset >= 0") -> list[str]:
     return [task.file.file_path for task in table.scan(row_filter).plan_files()]
 
 
-def test_every_engine_counts_the_same_rows(
-    filled: Table, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_engine_counts_the_same_rows(filled: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     """pyiceberg, DuckDB and Polars; by the list of files and, Polars, by the metadata."""
     monkeypatch.setenv("POLARS_ICEBERG_PLANNER", "pyiceberg")
     assert filled.scan().count() == 13

@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from pyiceberg.table import Table
 
 from penstock.lake.files import files_of_day, live_files
 from penstock.lake.layout import replacement_key
 from penstock.lake.positions import read_epoch, read_positions
 from penstock.lake.replace import replace
-from penstock.lake.tables import Lake
 from penstock.lake.target import Target
 from penstock.lake.writer import write_rows
 from penstock.model.errors import CommitConflict, FilesReplaced, InvalidArgument
 
 from .helpers import DAY, NEXT_DAY, Flush, compact, numbers, spans
 from .test_commit import intercept
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+
+    from penstock.lake.tables import Lake
 
 
 def test_a_replacement_changes_files_and_nothing_else(table: Table) -> None:

@@ -6,10 +6,10 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
-from pyiceberg.table import Table
 
 from penstock.lake.arrow import arrow_schema
 from penstock.lake.schemas import SPANS, TABLES
@@ -19,6 +19,9 @@ from penstock.lake.target import Target
 from penstock.model.errors import InvalidArgument
 
 from .helpers import DAY, Flush, span, spans
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
 
 MAKE = """
 import sys

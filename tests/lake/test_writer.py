@@ -5,12 +5,12 @@ from __future__ import annotations
 import datetime as dt
 import pickle
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyiceberg.io.pyarrow import parquet_file_to_data_file
-from pyiceberg.table import Table
 
 from penstock.lake import durable
 from penstock.lake.files import WrittenFile, data_file
@@ -22,6 +22,9 @@ from penstock.model.errors import InvalidArgument
 from penstock.storage.files import LocalFiles
 
 from .helpers import DAY, NEXT_DAY, span, spans
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
 
 KEY = replacement_key(["x"])
 
@@ -54,8 +57,14 @@ def test_late_rows_go_to_their_day(target: Target) -> None:
 def test_a_day_ends_at_midnight_utc(target: Target) -> None:
     """To the microsecond, also before 1970."""
     midnight = dt.datetime(2025, 11, 16, tzinfo=dt.UTC)
-    times = [midnight, midnight - dt.timedelta(microseconds=1), dt.datetime(1969, 12, 31, 23, tzinfo=dt.UTC)]
-    rows = pa.Table.from_pylist([{"time": time, "service_name": "a"} for time in times], schema=SPANS)
+    times = [
+        midnight,
+        midnight - dt.timedelta(microseconds=1),
+        dt.datetime(1969, 12, 31, 23, tzinfo=dt.UTC),
+    ]
+    rows = pa.Table.from_pylist(
+        [{"time": time, "service_name": "a"} for time in times], schema=SPANS
+    )
     days = [day for day, _ in split_by_day(rows, target)]
     assert days == [dt.date(1969, 12, 31), DAY, NEXT_DAY]
 
@@ -137,7 +146,7 @@ def test_a_failed_write_leaves_nothing(target: Target, monkeypatch: pytest.Monke
 
     class Full(LocalFiles):
         def link(self, source: Path, target: Path) -> None:
-            raise OSError(28, "No space left on device")
+            raise OSError(28, "No space left on device", str(source), None, str(target))
 
     monkeypatch.setattr(durable, "FILES", Full())
     with pytest.raises(OSError, match="No space"):

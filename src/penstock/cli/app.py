@@ -18,6 +18,7 @@ from penstock.cli.fsck import fsck
 from penstock.cli.inspect import inspect
 from penstock.cli.load import load
 from penstock.cli.pipeline import pipeline
+from penstock.cli.query import query
 from penstock.cli.serve import serve
 from penstock.cli.subscribers import subscribers
 from penstock.cli.tail import tail
@@ -33,7 +34,7 @@ def cli() -> None:
     """OpenTelemetry into the lakehouse without losing a span."""
 
 
-for command in (demo, fsck, inspect, load, pipeline, serve, subscribers, tail, topics):
+for command in (demo, fsck, inspect, load, pipeline, query, serve, subscribers, tail, topics):
     cli.add_command(command)
 
 

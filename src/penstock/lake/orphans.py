@@ -119,12 +119,13 @@ def _check_present(io: FileIO, live: set[str], found: list[StoredFile]) -> None:
 
 def _recent_lists(found: list[StoredFile], oldest_s: float) -> list[str]:
     """Manifest lists that were the newest at some time since then, by when the next one came."""
-    lists = sorted(
-        (file.modified_s, file.path)
-        for file in found
-        if file.path.rpartition("/")[2].startswith("snap-") and file.path.endswith(".avro")
-    )
-    return [path for (_, path), (next_s, _) in pairwise(lists) if next_s >= oldest_s]
+    lists = [file for file in found if _is_list(file.path.rpartition("/")[2])]
+    next_s = dict(pairwise(sorted({file.modified_s for file in lists})))
+    return [file.path for file in lists if next_s.get(file.modified_s, oldest_s) >= oldest_s]
+
+
+def _is_list(name: str) -> bool:
+    return name.startswith("snap-") and name.endswith(".avro")
 
 
 def _old(found: list[StoredFile], oldest_s: float) -> list[StoredFile]:

@@ -13,7 +13,7 @@
 | `write.metadata.metrics.column.<name>` | truncate(16) | of the columns that queries prune by |
 | `write.parquet.compression-codec` | zstd | for writers other than Penstock |
 | `schema.name-mapping.default` | names to numbers | for files without column numbers |
-| `penstock.snapshots-kept` | 20 | each snapshot costs every commit 0.06 ms |
+| `penstock.snapshots-kept` | 20 | each snapshot costs every commit 0.1 ms |
 """
 
 from __future__ import annotations

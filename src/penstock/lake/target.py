@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -32,7 +32,7 @@ class Target:
     sort_order_id: int
     metrics: tuple[tuple[str, str], ...]
     """Properties that say of which columns the bounds are kept."""
-    access: tuple[tuple[str, str], ...]
+    access: tuple[tuple[str, str], ...] = field(repr=False)
     """Properties with which files are reached, credentials among them."""
 
     @classmethod

@@ -6,6 +6,8 @@
     │   ├── InvalidSetting
     │   ├── InvalidBundle
     │   ├── MessageTooLarge
+    │   ├── QueryTooLarge
+    │   ├── QueryTooSlow
     │   └── SubscriberUnknown
     ├── Retryable                nothing was stored; the same call may succeed later
     │   ├── QueueFull
@@ -59,6 +61,14 @@ class SubscriberUnknown(InvalidArgument):
 
 class MessageTooLarge(InvalidArgument):
     """A message over `LogSettings.max_message_bytes`; split it."""
+
+
+class QueryTooLarge(InvalidArgument):
+    """A query whose answer, or whose work, is more than it may be; ask for less."""
+
+
+class QueryTooSlow(InvalidArgument):
+    """A query that was stopped when its time was over; ask for less, or allow more time."""
 
 
 class Retryable(PenstockError):

@@ -21,9 +21,11 @@ IDS = pa.array([0, 1, 2], pa.uint16())
 
 def maps(table: pa.RecordBatch | None, ids: pa.Array = IDS) -> list[dict[str, str] | None]:
     """The attributes of parents 0, 1 and 2."""
-    found = attributes_of(table, ids)
-    found.texts.validate(full=True)
-    return [None if pairs is None else dict(pairs) for pairs in found.texts.to_pylist()]
+    texts = attributes_of(table, ids).texts
+    texts.validate(full=True)
+    found = [None if pairs is None else dict(pairs) for pairs in texts.to_pylist()]
+    assert sum(len(pairs or ()) for pairs in found) == len(texts.keys), "a key is there twice"
+    return found
 
 
 def test_the_last_of_equal_keys_wins() -> None:
@@ -85,6 +87,13 @@ def test_rows_without_a_parent_are_left_out() -> None:
     assert maps(attribute_table(pairs), ids) == [{"a": "2"}, None, None]
 
 
+def test_rows_that_name_no_parent_are_left_out() -> None:
+    """They are not those of a record without an id."""
+    table = attribute_table([(0, "a", "1"), (3, "a", "2")])
+    table = table.set_column(0, "parent_id", pa.array([None, 3], pa.uint16()))
+    assert maps(table, pa.array([None, 3], pa.uint16())) == [None, {"a": "2"}]
+
+
 def test_ids_need_not_count() -> None:
     """Other writers of OTAP number their records as they like, and those without children not."""
     bundle = span_bundle([7, None, 3], [(3, "a", "three"), (7, "a", "seven")])
@@ -98,6 +107,8 @@ def test_a_slice_of_a_table_is_what_it_shows() -> None:
     pairs = [(0, "x", "before"), (0, "a", "1"), (1, "a", "2"), (1, "b", "3"), (2, "x", "after")]
     assert maps(attribute_table(pairs).slice(1, 3)) == [{"a": "1"}, {"a": "2", "b": "3"}, None]
     assert maps(attribute_table(pairs).slice(1, 0)) == [None, None, None]
+    twice = attribute_table([(0, "x", "before"), (0, "a", "lost"), (0, "a", "kept")])
+    assert maps(twice.slice(1)) == [{"a": "kept"}, None, None]
 
 
 def test_parents_may_have_a_dictionary() -> None:

@@ -31,6 +31,14 @@ def test_raw_requests_are_decoded(signal: Signal) -> None:
     check(signal, raw(signal, *map(encoded, requests)), requests)
 
 
+def test_raw_requests_are_decoded_beside_other_bundles() -> None:
+    """Which are joined with their like, but not with them."""
+    bundles = [GOOD, raw(TRACES, encoded(span_request(2))), raw(TRACES), GOOD, GOOD]
+    pairs = [(bundle, ORIGIN.after(number)) for number, bundle in enumerate(bundles)]
+    offsets = [batch.column("_offset").to_pylist() for batch in row_batches(pairs, TRACES)]
+    assert offsets == [[100], [101, 101], [103, 104]]
+
+
 def test_a_raw_message_that_is_no_request_is_named() -> None:
     """By the offset of its bundle."""
     bundle = raw(TRACES, encoded(span_request()), b"\xff\xff")
@@ -57,6 +65,12 @@ def with_column(bundle: Bundle, slot: int, column: str, array: pa.Array) -> Bund
     )
 
 
+def with_messages(*records: int) -> Bundle:
+    """A span in messages that say to have so many."""
+    counts = pa.record_batch({"records": pa.array(records, pa.uint16())})
+    return Bundle({**GOOD.slots, slots.MESSAGE_RECORDS: counts})
+
+
 @pytest.mark.parametrize(
     "bundle",
     [
@@ -65,7 +79,7 @@ def with_column(bundle: Bundle, slot: int, column: str, array: pa.Array) -> Bund
         with_column(GOOD, slots.SPAN_ATTRS, "key", pa.nulls(1, pa.string())),
         with_column(GOOD, slots.SPANS, "start_time_unix_nano", pa.array(["now"])),
         with_column(GOOD, slots.SPANS, "name", pa.array([[1]])),
-        Bundle({**GOOD.slots, slots.MESSAGE_RECORDS: pa.record_batch({"records": pa.array([2])})}),
+        with_messages(2),
     ],
 )
 def test_what_is_not_otap_is_refused(bundle: Bundle) -> None:
@@ -77,6 +91,13 @@ def test_what_is_not_otap_is_refused(bundle: Bundle) -> None:
     with pytest.raises(InvalidBundle, match="offset 101"):
         found.extend(row_batches(pair, TRACES))
     assert sum(batch.num_rows for batch in row_batches(pair[:1], TRACES)) == 1
+
+
+def test_wrong_counts_of_two_bundles_do_not_make_up_for_each_other() -> None:
+    """Together they are as many as the records."""
+    pair = [(with_messages(2), ORIGIN), (with_messages(0), ORIGIN.after(1))]
+    with pytest.raises(InvalidBundle, match="offset 100"):
+        list(row_batches(pair, TRACES))
 
 
 def test_nested_values_that_are_not_cbor_are_refused() -> None:

@@ -84,8 +84,10 @@ def test_bundles_with_ids_of_their_own_are_not_joined() -> None:
     """They are turned into rows one by one, and nothing is mixed up."""
     odd = span_bundle([7, 3], [(3, "a", "three"), (7, "a", "seven")])
     plain = span_bundle([0, 1], [(1, "a", "one")])
+    swapped = span_bundle([1, 0], [(0, "a", "zero"), (1, "a", "one")])
     assert join([odd, plain]) is None
-    assert check_same(TRACES, stored([plain, odd, plain])) == 3
+    assert join([plain, swapped]) is None
+    assert check_same(TRACES, stored([plain, odd, swapped])) == 3
 
 
 def test_attributes_without_a_parent_are_not_given_to_another() -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import heapq
 import logging
-import os
 import time
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -29,6 +28,7 @@ from penstock.pipeline.flush.task import Work, write_group
 from penstock.pipeline.flush.window import Window
 from penstock.pipeline.segments import DirectorySegments, State
 from penstock.pipeline.tasks import run_in_tasks
+from penstock.storage.files import LocalFiles
 from penstock.store.outside import Delivered, write_delivered
 
 if TYPE_CHECKING:
@@ -94,7 +94,8 @@ class Flush:
         reports = [self._finish(plan, written[plan.table]) for plan in plans]
         if plans:
             self.acknowledge()
-            report = BatchReport.of(number, reports, segments, time.monotonic() - started)
+            new = [each for plan in plans for group in plan.work.groups for each in group]
+            report = BatchReport.of(number, reports, new, time.monotonic() - started)
             self._progress.add(report)
 
     def acknowledge(self) -> None:
@@ -176,12 +177,13 @@ class Flush:
             return
         path = Path(fault.segment.path)
         name = f"{fault.segment.key.strip('/').replace('/', '.')}.{path.name}"
-        folder = self.data_dir / ASIDE
-        folder.mkdir(parents=True, exist_ok=True)
+        files, folder = LocalFiles(), self.data_dir / ASIDE
         try:
-            os.link(path, folder / name)
-        except FileExistsError:
-            return
+            files.make_folder(folder)
+            files.link(path, folder / name)
+            files.sync_folder(folder)  # so that one of its names survives
+        except (FileExistsError, FileNotFoundError):
+            return  # it is there already, or was deleted unread
         except OSError as error:
             _LOG.error("%s could not be set aside: %s", path, error)
 
@@ -231,8 +233,9 @@ def _positions_after(start: Positions, segments: Iterable[Segment]) -> dict[Sour
     end = dict(start)
     for segment in segments:
         source = _source_of(segment)
-        offset = end[source].offset if source in end else 0
-        end[source] = Position(segment.segment_seq, max(offset, segment.end_offset or 0))
+        before = end.get(source, Position(0, 0))
+        offset = max(before.offset, segment.end_offset or 0)
+        end[source] = Position(max(before.segment_seq, segment.segment_seq), offset)
     return end
 
 

@@ -1,8 +1,9 @@
 """What makes a row the same as another, and which of them stays.
 
 A span is its namespace, trace id and span id: whoever sends it again means the same one. A log
-record or a data point has no name; two that are equal in everything are the same if they came in
-different requests, since one request may well tell of two equal events.
+record or a data point has no name, nor has a span without ids; two that are equal in everything
+are the same if they came in different requests, since one request may well tell of two equal
+events.
 """
 
 from __future__ import annotations
@@ -10,31 +11,49 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
-from penstock.pipeline.flush.hashing import hash_columns
+from penstock.lake.schemas import TABLES
+from penstock.pipeline.flush.hashing import hash_columns, mixed
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    from collections.abc import Iterable
+
     from numpy.typing import NDArray
 
     from penstock.pipeline.flush.hashing import Hashes
 
 SPAN_IDENTITY: Final = ("namespace", "trace_id", "span_id")
+_NO_IDS: Final = {"trace_id": "0" * 32, "span_id": "0" * 16}
 _ORIGIN: Final = ("_topic", "_partition", "_offset")
 _DERIVED: Final = ("time", "observed_time", "date", "service_name")
 
 
 def identities(table: str, rows: pa.Table) -> Hashes:
     """What rows have in common that are the same; in the order of the rows."""
-    rows = rows.combine_chunks()
-    names = SPAN_IDENTITY if table == "spans" else _content(rows)
-    return hash_columns([_only_chunk(rows[name]) for name in names])
+    if table != "spans":
+        return _hashed(rows, _content(table))
+    keys = _hashed(rows, SPAN_IDENTITY)
+    nameless = ~has_name(table, rows)
+    if nameless.any():
+        keys[nameless] = _hashed(rows.filter(pa.array(nameless)), _content(table))
+    return keys
 
 
-def messages(rows: pa.Table) -> Hashes:
-    """Which request each row came in."""
-    rows = rows.combine_chunks()
-    return hash_columns([_only_chunk(rows[name]) for name in _ORIGIN])
+def has_name(table: str, rows: pa.Table) -> NDArray[np.bool_]:
+    """The spans with ids that are ids."""
+    if table != "spans":
+        return np.zeros(rows.num_rows, bool)
+    found = np.ones(rows.num_rows, bool)
+    for column, nothing in _NO_IDS.items():
+        found &= pc.fill_null(pc.not_equal(rows[column], nothing), False).to_numpy()
+    return found
+
+
+def of_messages(rows: pa.Table, keys: Hashes) -> Hashes:
+    """The identities within the request that each row came in."""
+    return mixed(keys + _hashed(rows, _ORIGIN))
 
 
 def repeated(table: str, rows: pa.Table, keys: Hashes) -> NDArray[np.bool_]:
@@ -42,8 +61,8 @@ def repeated(table: str, rows: pa.Table, keys: Hashes) -> NDArray[np.bool_]:
     order = np.lexsort((np.arange(len(keys)), keys[:, 1], keys[:, 0]))
     same = np.zeros(len(keys), bool)
     same[1:] = (keys[order[1:]] == keys[order[:-1]]).all(axis=1)
-    if table != "spans" and same.any():
-        same &= _from_another_message(rows, order, same)
+    if same.any():
+        same &= has_name(table, rows)[order] | _from_another_message(rows, order, same)
     found = np.zeros(len(keys), bool)
     found[order] = same
     return found
@@ -53,15 +72,20 @@ def _from_another_message(
     rows: pa.Table, order: NDArray[np.intp], same: NDArray[np.bool_]
 ) -> NDArray[np.bool_]:
     """In the sorted order: whether a row came in another message than the first of its run."""
-    sent = messages(rows)[order]
+    sent = _hashed(rows, _ORIGIN)[order]
     first = np.maximum.accumulate(np.where(same, 0, np.arange(len(same))))
     others: NDArray[np.bool_] = (sent != sent[first]).any(axis=1)
     return others
 
 
-def _content(rows: pa.Table) -> list[str]:
-    return [name for name in rows.column_names if name not in (*_ORIGIN, *_DERIVED)]
+def _content(table: str) -> list[str]:
+    """Not by the rows' own columns: those of a file may be more, and in another order."""
+    return [name for name in TABLES[table].names if name not in (*_ORIGIN, *_DERIVED)]
+
+
+def _hashed(rows: pa.Table, names: Iterable[str]) -> Hashes:
+    return hash_columns([_only_chunk(rows[name]) for name in names])
 
 
 def _only_chunk(column: pa.ChunkedArray) -> pa.Array:
-    return column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()

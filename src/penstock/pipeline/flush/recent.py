@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from penstock.pipeline.flush.identity import SPAN_IDENTITY, identities
+from penstock.pipeline.flush.identity import SPAN_IDENTITY, has_name, identities
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from pyiceberg.manifest import DataFile
     from pyiceberg.table import Table
 
+    from penstock.pipeline.flush.hashing import Hashes
     from penstock.pipeline.flush.window import Window
 
 READ_ROWS: Final = 1_000_000
@@ -24,13 +25,21 @@ READ_ROWS: Final = 1_000_000
 def remember_recent(table: Table, window: Window, most: int, now_s: float) -> None:
     """Fills the window with the newest rows of the table, as many as `most` and no more files."""
     left = min(most, READ_ROWS)
+    found: list[Hashes] = []
     for file in _newest_first(table):
         if left <= 0:
-            return
-        with table.io.new_input(file.file_path).open() as opened:
-            rows = pq.read_table(opened, columns=list(SPAN_IDENTITY))
-        window.add(identities("spans", pa.table(rows)), now_s)
-        left -= rows.num_rows
+            break
+        found.append(_keys(table, file))
+        left -= file.record_count
+    for keys in reversed(found):  # what it has first it forgets first
+        window.add(keys, now_s)
+
+
+def _keys(table: Table, file: DataFile) -> Hashes:
+    """Of the rows with names: others are not known again after a restart."""
+    with table.io.new_input(file.file_path).open() as opened:
+        rows = pq.read_table(opened, columns=list(SPAN_IDENTITY))
+    return identities("spans", rows.filter(pa.array(has_name("spans", rows))))
 
 
 def _newest_first(table: Table) -> Iterator[DataFile]:

@@ -8,6 +8,7 @@ and nothing otherwise.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from penstock.lake.target import Target
     from penstock.pipeline.flush.hashing import Hashes
 
-AGAIN: Final = 100_000_000
+AGAIN: Final = 1_000_000_000
 """Added to the number of a piece that is written again: its files have other names."""
 
 
@@ -41,13 +42,19 @@ class Rewrite:
 
 
 def unwanted_rows(pieces: Iterable[Piece], window: Window) -> Iterator[tuple[Piece, Hashes]]:
-    """The pieces with rows that the window or an earlier piece has."""
+    """The pieces with rows that the window or an earlier group has.
+
+    Within a group its task has looked; what it has left may be equal, and of one message.
+    """
     earlier = Window.without_end()
-    for piece in pieces:
-        known = window.knows(piece.keys) | earlier.knows(piece.keys)
-        if known.any():
-            yield piece, piece.keys[known]
-        earlier.add(piece.keys, 0.0)
+    for _, group in groupby(pieces, key=lambda piece: piece.group):
+        own = list(group)
+        for piece in own:
+            known = window.knows(piece.keys) | earlier.knows(piece.keys)
+            if known.any():
+                yield piece, piece.keys[known]
+        for piece in own:
+            earlier.add(piece.keys, 0.0)
 
 
 def rewritten(order: Rewrite) -> Piece:

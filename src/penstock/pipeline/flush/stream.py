@@ -63,14 +63,7 @@ def start_flush(
 
     With `once` it takes what is sealed now, and ends.
     """
-    positions: dict[Source, Position] = {}
-    epochs = {}
-    with Lake.open(lake) as opened:
-        for name in TABLES:
-            table = opened.table(name)
-            epochs[name] = claim(table)
-            positions |= read_positions(table)
-    flush = Flush(data_dir, lake, settings, epochs)
+    flush, positions = claimed(data_dir, lake, settings)
     flush.acknowledge()  # the last run may have ended between its commit and this
     source = (
         spark.readStream.format("penstock")
@@ -91,6 +84,20 @@ def start_flush(
     if once:
         return writer.trigger(availableNow=True).start()
     return writer.trigger(processingTime=f"{settings.check_interval_s} seconds").start()
+
+
+def claimed(
+    data_dir: Path, lake: LakeSettings, settings: FlushSettings
+) -> tuple[Flush, dict[Source, Position]]:
+    """The only writer of the lake's tables from now on, and where it goes on."""
+    positions: dict[Source, Position] = {}
+    epochs = {}
+    with Lake.open(lake) as opened:
+        for name in TABLES:
+            table = opened.table(name)
+            epochs[name] = claim(table)
+            positions |= read_positions(table)
+    return Flush(data_dir, lake, settings, epochs), positions
 
 
 def _starting_offsets(positions: dict[Source, Position]) -> str:

@@ -12,27 +12,30 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import pyarrow as pa
 
-from penstock.lake.rows import Origin, row_batches, rows_of
+from penstock.lake.rows import Origin, row_batches
 from penstock.lake.schemas import signal_of
 from penstock.lake.writer import write_rows
-from penstock.model.errors import Damaged, OffsetUnavailable, PenstockError
-from penstock.pipeline.flush.identity import identities, repeated
+from penstock.model.errors import Damaged, InvalidBundle, OffsetUnavailable, PenstockError
+from penstock.pipeline.flush.identity import has_name, identities, of_messages, repeated
 from penstock.pipeline.flush.window import Window
 from penstock.pipeline.segments import State
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from numpy.typing import NDArray
+
     from penstock.lake.files import WrittenFile
     from penstock.lake.target import Target
     from penstock.model.bundle import Bundle
+    from penstock.otel.signals import Signal
     from penstock.pipeline.flush.hashing import Hashes
     from penstock.pipeline.segments import Segment, Segments
     from penstock.segment import SegmentReader
 
 PIECE_BYTES: Final = 64 * 1024 * 1024
 """Rows of so many bytes in memory make a file, or one for each of their days."""
-PIECES_OF_A_GROUP: Final = 1000
+PIECES_OF_A_GROUP: Final = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +66,11 @@ class Piece:
     files: tuple[WrittenFile, ...]
     keys: Hashes
     """The identities of the rows."""
+
+    @property
+    def group(self) -> int:
+        """Which one of the batch they are from."""
+        return self.part // PIECES_OF_A_GROUP
 
 
 @dataclass(slots=True)
@@ -96,6 +104,7 @@ class _Pieces:
         self._rows: list[pa.RecordBatch] = []
         self._bytes = 0
         self._seen = Window.without_end()
+        self._seen_in_messages = Window.without_end()
 
     def add(self, batch: pa.RecordBatch) -> None:
         self._rows.append(batch)
@@ -110,46 +119,83 @@ class _Pieces:
         rows = pa.Table.from_batches(self._rows)
         self._rows, self._bytes = [], 0
         keys = identities(self._work.table, rows)
-        again = repeated(self._work.table, rows, keys) | self._seen.knows(keys)
+        again = repeated(self._work.table, rows, keys) | self._is_seen(rows, keys)
         if again.any():
             rows, keys = rows.filter(pa.array(~again)), keys[~again]
-        self._seen.add(keys, 0.0)
+        self._remember(rows, keys)
         files = write_rows(rows, self._work.target, self._work.key, self._part)
         self.written.pieces.append(Piece(self._part, tuple(files), keys))
         self.written.rows += len(keys)
         self.written.repeated += int(np.count_nonzero(again))
         self._part += 1
 
+    def _is_seen(self, rows: pa.Table, keys: Hashes) -> NDArray[np.bool_]:
+        """Whether an earlier piece has the row; a message may go on from one piece to the next."""
+        seen = self._seen.knows(keys)
+        if seen.any():
+            seen &= ~self._seen_in_messages.knows(of_messages(rows, keys))
+        return seen
+
+    def _remember(self, rows: pa.Table, keys: Hashes) -> None:
+        self._seen.add(keys, 0.0)
+        nameless = ~has_name(self._work.table, rows)
+        if nameless.any():
+            self._seen_in_messages.add(of_messages(rows, keys)[nameless], 0.0)
+
 
 def _rows(work: Work, segment: Segment, faults: list[Fault]) -> Iterator[pa.RecordBatch]:
+    problems: list[str] = []
+    yield from _readable_rows(work, segment, problems)
+    if problems:
+        more = f", and {len(problems) - 1} more" if len(problems) > 1 else ""
+        faults.append(Fault(segment, problems[0] + more))
+
+
+def _readable_rows(work: Work, segment: Segment, problems: list[str]) -> Iterator[pa.RecordBatch]:
     if segment.state is not State.SEALED:
-        faults.append(Fault(segment, segment.problem or f"{segment.path} is {segment.state}"))
+        problems.append(segment.problem or f"{segment.path} is {segment.state}")
         return
     try:
         reader = work.source.open(segment)
     except (Damaged, OffsetUnavailable) as error:
-        faults.append(Fault(segment, str(error)))
+        problems.append(str(error))
         return
-    signal = signal_of(work.table)
-    bundles = list(_bundles(reader, segment, faults))
+    signal, given = signal_of(work.table), 0
+    bundles = list(_bundles(reader, segment, problems))
     try:
-        yield from list(row_batches(bundles, signal))
-    except PenstockError:  # of one of them; which one is seen when each is alone
-        for bundle, origin in bundles:
-            try:
-                yield from rows_of(bundle, signal, origin).to_batches()
-            except PenstockError as error:
-                faults.append(Fault(segment, f"{segment.path}: {error}"))
+        for batch in row_batches(bundles, signal):
+            given += batch.num_rows
+            yield batch
+    except InvalidBundle:  # which one, and what follows it, is seen when each is alone
+        yield from _one_by_one(bundles, signal, given, segment, problems)
+
+
+def _one_by_one(
+    bundles: list[tuple[Bundle, Origin]],
+    signal: Signal,
+    given: int,
+    segment: Segment,
+    problems: list[str],
+) -> Iterator[pa.RecordBatch]:
+    """The rows of the bundles without the first `given`, which are the same in both ways."""
+    for bundle in bundles:
+        try:
+            for batch in row_batches([bundle], signal):
+                new = batch.slice(min(given, batch.num_rows))
+                given -= batch.num_rows - new.num_rows
+                yield new
+        except InvalidBundle as error:
+            problems.append(f"{segment.path}: {error}")
 
 
 def _bundles(
-    reader: SegmentReader, segment: Segment, faults: list[Fault]
+    reader: SegmentReader, segment: Segment, problems: list[str]
 ) -> Iterator[tuple[Bundle, Origin]]:
     for index in range(len(reader)):
         try:
             stored = reader.bundle(index)
         except PenstockError as error:
-            faults.append(Fault(segment, f"{segment.path}: bundle {index}: {error}"))
+            problems.append(f"{segment.path}: bundle {index}: {error}")
             continue
         place = (segment.topic, segment.namespace, segment.partition, stored.first_offset)
         yield stored.bundle, Origin(*place)

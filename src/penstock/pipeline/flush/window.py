@@ -53,6 +53,7 @@ class Window:
 
     def add(self, keys: Hashes, now_s: float) -> None:
         """Remembers rows, and forgets those that are too old or too many."""
+        keys = keys[max(len(keys) - self._most, 0) :]
         if len(keys) and self._seconds > 0:
             self._runs.append(_Run(now_s, _sorted(keys)))
         self._runs = [run for run in self._runs if run.newest_s >= now_s - self._seconds]

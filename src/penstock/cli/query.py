@@ -1,0 +1,81 @@
+"""`penstock query`: SQL over all that was acknowledged."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import click
+
+from penstock.cli.common import data_dir_option, existing_data_directory, print_table
+from penstock.cli.pipeline import lake_settings
+from penstock.cli.serve import config_option, read_config
+from penstock.model.errors import PenstockError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from penstock.query.engine import Answer
+
+_TIERS = ("hot", "warm", "cold")
+_FORMATS = ("table", "json", "csv", "arrow", "parquet")
+
+
+@click.command()
+@click.argument("sql")
+@data_dir_option
+@config_option
+@click.option("--tier", default=",".join(_TIERS), show_default=True, help="Where to look.")
+@click.option("--format", "shown", type=click.Choice(_FORMATS), default="table", show_default=True)
+@click.option("--json", "shown", flag_value="json", help="The same as --format json.")
+@click.option("--explain", is_flag=True, help="Say on stderr what each tier had, and when.")
+def query(
+    sql: str, data_dir: Path, file: Path | None, tier: str, shown: str, explain: bool
+) -> None:
+    """Ask one question over hot, warm and cold.
+
+    Tables: spans, logs, metrics, and after `penstock pipeline rollup` service_red_1m,
+    service_edges_1h, traces; views in the ClickHouse convention: otel_traces, otel_logs,
+    otel_metrics_*. Works with the server running or stopped, and sees what was acknowledged before
+    it began.
+
+    Example: penstock query "SELECT service_name, count(*) FROM spans GROUP BY ALL"
+    """
+    try:
+        from penstock.query.engine import ask
+        from penstock.query.results import FORMATS, cells
+        from penstock.query.tiers import Tier
+    except ImportError as error:
+        raise PenstockError(f"{error.name} is missing: pip install 'penstock[query]'") from None
+    chosen = {Tier(name) for name in _names(tier)}
+    existing_data_directory(data_dir)
+    config = read_config(file, data_dir)
+    started = time.perf_counter()
+    answer = ask(data_dir.absolute(), lake_settings(config), sql, tiers=chosen)
+    seconds = time.perf_counter() - started
+    for warning in answer.warnings:
+        click.echo(f"penstock: {warning}", err=True)
+    if explain:
+        _explain(answer, seconds)
+    if shown == "table":
+        print_table(answer.rows.column_names, cells(answer.rows))
+    else:
+        FORMATS[shown](answer.rows, sys.stdout.buffer)
+
+
+def _names(text: str) -> list[str]:
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    if not names or not set(names) <= set(_TIERS):
+        raise click.BadParameter(f"{text!r} is no list of {', '.join(_TIERS)}", param_hint="--tier")
+    return names
+
+
+def _explain(answer: Answer, seconds: float) -> None:
+    for table, found in answer.tables.items():
+        files, rows = found.cold.files, sum(file.rows for file in found.cold.files)
+        parts = [f"cold {rows:,} rows in {len(files)} files"]
+        parts += [f"{tier} {fresh.num_rows:,} rows" for tier, fresh in found.fresh.items()]
+        took = ", ".join(f"{tier} {spent * 1000:.0f} ms" for tier, spent in found.seconds.items())
+        click.echo(f"{table}: {', '.join(parts)}; looked at in {took}", err=True)
+    click.echo(f"{answer.rows.num_rows:,} rows in {seconds * 1000:.0f} ms", err=True)

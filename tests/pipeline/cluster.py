@@ -1,0 +1,193 @@
+"""Real parts of Spark on loopback: a standalone cluster, and a Connect server.
+
+Each is a process in a session of its own, so all that it has started can be found by that, whatever
+process groups Spark's Python has made; and what still runs when it has ended is ended, too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyspark
+
+from penstock.pipeline.java import find_java
+from tests.cli.running import SCRIPT, Answer
+from tests.pipeline.conftest import FOR_FEW_ROWS
+
+SPARK_HOME = Path(pyspark.__file__).parent
+PATIENCE_S = 240.0
+"""How long a part, or a command, may take on a busy machine before it is called a hang."""
+MEMORY = "512m"
+_QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+_MASTER = "org.apache.spark.deploy.master.Master"
+_WORKER = "org.apache.spark.deploy.worker.Worker"
+_SUBMIT = "org.apache.spark.deploy.SparkSubmit"
+_CONNECT = "org.apache.spark.sql.connect.service.SparkConnectServer"
+_HERE = ("--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
+_POLL_S = 0.1
+
+
+class Part:
+    """A process of Spark and all that it starts. What it prints is in `<folder>/log`."""
+
+    def __init__(self, folder: Path, *command: str) -> None:
+        folder.mkdir(parents=True)
+        self.folder = folder
+        with (folder / "log").open("wb") as log:
+            self._process = subprocess.Popen(
+                [SPARK_HOME / "bin" / "spark-class", *command],
+                cwd=folder,
+                env=_environment(folder),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    def says(self, pattern: str) -> str:
+        """Waits until it has printed that; what the pattern's group was."""
+        found: re.Match[str] | None = None
+
+        def printed() -> bool:
+            nonlocal found
+            found = re.search(pattern, self._log)
+            return found is not None or self._process.poll() is not None
+
+        wait_until(printed)
+        assert found is not None, self._log
+        return found[1]
+
+    @property
+    def running(self) -> list[int]:
+        """The ids of its processes."""
+        return sorted(_of_session(self._process.pid))
+
+    def end(self) -> None:
+        """As an operator does; then whatever has not obeyed."""
+        self._process.terminate()
+        try:
+            wait_until(lambda: self._process.poll() is not None and not self.running)
+        finally:
+            for process_id in self.running:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(process_id, signal.SIGKILL)
+            self._process.wait()
+
+    @property
+    def _log(self) -> str:
+        return (self.folder / "log").read_text(errors="replace")
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """A standalone cluster."""
+
+    master: str
+    parts: list[Part]
+
+    @property
+    def executors(self) -> list[list[str]]:
+        """What each worker has run: its applications' executors, by their folders."""
+        folders = [part.folder / "work" for part in self.parts[1:]]
+        return [[path.name for path in folder.glob("app-*/*")] for folder in folders]
+
+
+@contextlib.contextmanager
+def standalone_cluster(folder: Path, workers: int = 2) -> Iterator[Cluster]:
+    """A master and workers of one core each, ready; ended with the block."""
+    with contextlib.ExitStack() as ending:
+
+        def start(name: str, *command: str) -> Part:
+            part = Part(folder / name, *command)
+            ending.callback(part.end)
+            return part
+
+        master = start("master", _MASTER, *_HERE)
+        address = master.says(r"Starting Spark master at (spark://\S+)")
+        size = ("--cores", "1", "--memory", MEMORY, "--work-dir", "work")
+        parts = [start(f"worker{n}", _WORKER, *_HERE, *size, address) for n in range(workers)]
+        for part in parts:
+            part.says("(Successfully registered) with master")
+        yield Cluster(address, [master, *parts])
+
+
+@contextlib.contextmanager
+def connect_server(folder: Path) -> Iterator[tuple[str, Part]]:
+    """The address of a Connect server that runs its tasks itself, and the server."""
+    settings = {
+        "spark.connect.grpc.binding.address": "127.0.0.1",
+        "spark.connect.grpc.binding.port": "0",
+        **FOR_FEW_ROWS,
+        "spark.driver.extraJavaOptions": _QUICK,
+        "spark.sql.shuffle.partitions": "2",
+        "spark.ui.enabled": "false",
+    }
+    pairs = [f"--conf={name}={value}" for name, value in settings.items()]
+    server = Part(folder, _SUBMIT, "--class", _CONNECT, "--master=local[2]", *pairs, "spark-internal")
+    try:
+        yield f"sc://{server.says(r'Spark Connect server started at: (127.0.0.1:[0-9]+)')}", server
+    finally:
+        server.end()
+
+
+def run_command(folder: Path, *arguments: str | Path) -> Answer:
+    """Runs `penstock` as its users do, where Spark's own settings let it fit into the cluster."""
+    settings = {
+        **FOR_FEW_ROWS,
+        "spark.executor.extraJavaOptions": _QUICK,
+        "spark.executor.memory": MEMORY,
+    }
+    conf = folder / "conf"
+    conf.mkdir()
+    lines = [f"{name} {value}\n" for name, value in settings.items()]
+    (conf / "spark-defaults.conf").write_text("".join(lines))
+    done = subprocess.run(
+        [SCRIPT, *arguments],
+        env={**os.environ, "SPARK_CONF_DIR": str(conf), "SPARK_SUBMIT_OPTS": _QUICK},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+    return Answer(done.returncode, done.stdout, done.stderr)
+
+
+def wait_until(true: Callable[[], bool]) -> None:
+    """TimeoutError where it does not become so."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not true():
+        if time.monotonic() > deadline:
+            raise TimeoutError(true.__name__)
+        time.sleep(_POLL_S)
+
+
+def _environment(folder: Path) -> dict[str, str]:
+    return {
+        **os.environ,
+        "JAVA_HOME": str(find_java().home),
+        "PYSPARK_PYTHON": sys.executable,
+        "SPARK_DAEMON_JAVA_OPTS": f"{_QUICK} -Dspark.master.rest.enabled=false",
+        "SPARK_DAEMON_MEMORY": "1g",
+        "SPARK_HOME": str(SPARK_HOME),
+        "SPARK_LOCAL_DIRS": str(folder / "local"),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+    }
+
+
+def _of_session(session_id: int) -> Iterator[int]:
+    """The processes of a session, without those that have ended and wait to be noticed."""
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            # Behind the name, which may hold anything: state, parent, group, session.
+            state, _, _, session = stat.read_text().rpartition(")")[2].split()[:4]
+            if int(session) == session_id and state != "Z":
+                yield int(stat.parent.name)
