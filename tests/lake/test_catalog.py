@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
+import subprocess
+import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,6 +16,13 @@ from penstock.lake.settings import LakeSettings
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+
+def test_the_package_alone_imports_nothing_large() -> None:
+    """The server and its commands start without Iceberg."""
+    code = "import sys, penstock.lake; print({'pyiceberg', 'pyarrow'} & set(sys.modules))"
+    command = [sys.executable, "-c", code]
+    assert subprocess.run(command, check=True, capture_output=True).stdout == b"set()\n"
 
 
 def test_the_default_catalog_is_a_file_beside_the_tables(tmp_path: Path) -> None:

@@ -56,6 +56,14 @@ def test_positions_move_on_without_files(table: Table) -> None:
     assert numbers(table) == []
 
 
+def test_a_commit_of_nothing_makes_no_snapshot(table: Table) -> None:
+    """The table is there already."""
+    flush = Flush(table)
+    location = table.metadata_location
+    assert commit(table, [], start={}, end={}, epoch=flush.epoch).repeated
+    assert table.metadata_location == location
+
+
 def test_sources_have_positions_of_their_own(table: Table) -> None:
     """A batch leaves those that it does not read where they are."""
     flush, other = Flush(table), Source("/tenant/traces", 3)
@@ -272,7 +280,7 @@ def test_metadata_stay_small(table: Table) -> None:
         change.set_properties(
             {
                 "penstock.snapshots-kept": "5",
-                "commit.manifest.min-count-to-merge": "6",
+                "penstock.manifests-merged-at": "6",
                 "write.metadata.previous-versions-max": "5",
             }
         )

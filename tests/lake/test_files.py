@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from penstock.lake.expire import Expired, expire_rows
-from penstock.lake.files import data_file, files_of_day, live_files
+from penstock.lake.files import data_file, files_before, files_of_day, live_files
 
 from .helpers import DAY, NEXT_DAY, Flush, numbers, spans
 
@@ -36,6 +36,13 @@ def test_files_are_found_by_their_day(table: Table, day: None) -> None:
     found = files_of_day(table, day)
     assert [file.day for file in found] == [day] * 3
     assert [file.path for file in found] == sorted(file.path for file in found)
+
+
+def test_files_before_a_day_are_found_with_those_of_no_day(table: Table) -> None:
+    """What expiry looks at; manifests of later days are not read."""
+    Flush(table).flush(spans([0]), spans([1], NEXT_DAY), spans([2], None))
+    assert {file.day for file in files_before(table, NEXT_DAY)} == {DAY, None}
+    assert {file.day for file in files_before(table, DAY)} == {None}
 
 
 def test_an_empty_table_has_no_files(table: Table) -> None:

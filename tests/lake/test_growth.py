@@ -42,7 +42,7 @@ def test_a_commit_opens_as_many_files_at_the_end_as_at_the_beginning(
 ) -> None:
     """Merges of manifests included: each cycle of commits costs what the one before did."""
     with table.transaction() as change:
-        change.set_properties({"commit.manifest.min-count-to-merge": "5"})
+        change.set_properties({"penstock.manifests-merged-at": "4"})
     flush = Flush(table)
     cycles = []
     for number in range(24):

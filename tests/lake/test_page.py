@@ -20,7 +20,7 @@ def test_the_table_of_properties_is_the_code_s() -> None:
     """Every property with its value, but those that differ from table to table."""
     rows = re.findall(r"^\| `([a-z][^`]*)` \| (?:`([^`]+)`|[^|]+) \|", PAGE, re.MULTILINE)
     listed = {name: value for name, value in rows if "." in name or name == "format-version"}
-    code = new_table_properties(SPANS.names, [], snapshots_kept=20)
+    code = new_table_properties(SPANS.names, [], kept=20)
     bounds = "write.metadata.metrics.column."
     fixed = {name: value for name, value in code.items() if not name.startswith(bounds)}
     assert {name: value for name, value in listed.items() if name in fixed} == fixed

@@ -18,7 +18,7 @@ from penstock.lake.layout import replacement_key
 from penstock.lake.schemas import SPANS
 from penstock.lake.target import Target
 from penstock.lake.writer import DataFileWriter, split_by_day, write_rows
-from penstock.model.errors import InvalidArgument
+from penstock.model.errors import CommitConflict, InvalidArgument
 from penstock.storage.files import LocalFiles
 
 from .helpers import DAY, NEXT_DAY, span, spans
@@ -139,6 +139,14 @@ def test_the_same_part_is_written_once(target: Target) -> None:
     assert again == first
     assert (before.st_ino, before.st_mtime_ns) == (after.st_ino, after.st_mtime_ns)
     assert [path.name for path in Path(first.path).parent.iterdir()] == [f"{KEY}-00000.parquet"]
+
+
+def test_a_part_with_other_rows_is_refused(target: Target) -> None:
+    """The file that is there may be committed already, and is never changed."""
+    [first] = write_rows(spans(range(10)), target, KEY, 0)
+    with pytest.raises(CommitConflict, match="has 10 rows, not 9"):
+        write_rows(spans(range(9)), target, KEY, 0)
+    assert read(first).num_rows == 10
 
 
 def test_a_failed_write_leaves_nothing(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -132,33 +132,44 @@ def connect_server(folder: Path) -> Iterator[tuple[str, Part]]:
         "spark.ui.enabled": "false",
     }
     pairs = [f"--conf={name}={value}" for name, value in settings.items()]
-    server = Part(folder, _SUBMIT, "--class", _CONNECT, "--master=local[2]", *pairs, "spark-internal")
+    server = Part(
+        folder, _SUBMIT, "--class", _CONNECT, "--master=local[2]", *pairs, "spark-internal"
+    )
     try:
         yield f"sc://{server.says(r'Spark Connect server started at: (127.0.0.1:[0-9]+)')}", server
     finally:
         server.end()
 
 
-def run_command(folder: Path, *arguments: str | Path) -> Answer:
-    """Runs `penstock` as its users do, where Spark's own settings let it fit into the cluster."""
-    settings = {
-        **FOR_FEW_ROWS,
-        "spark.executor.extraJavaOptions": _QUICK,
-        "spark.executor.memory": MEMORY,
-    }
-    conf = folder / "conf"
-    conf.mkdir()
-    lines = [f"{name} {value}\n" for name, value in settings.items()]
-    (conf / "spark-defaults.conf").write_text("".join(lines))
-    done = subprocess.run(
+@contextlib.contextmanager
+def start_command(
+    folder: Path, *arguments: str | Path, **variables: str
+) -> Iterator[subprocess.Popen[str]]:
+    """Starts `penstock` as its users do; it is over after the block.
+
+    Spark's own settings, in `<folder>/conf`, let its executors fit into the cluster.
+    """
+    quick = {"SPARK_CONF_DIR": str(_settings(folder / "conf")), "SPARK_SUBMIT_OPTS": _QUICK}
+    process = subprocess.Popen(
         [SCRIPT, *arguments],
-        env={**os.environ, "SPARK_CONF_DIR": str(conf), "SPARK_SUBMIT_OPTS": _QUICK},
-        capture_output=True,
+        env={**os.environ, **quick, **variables},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
-        timeout=PATIENCE_S,
-        check=False,
     )
-    return Answer(done.returncode, done.stdout, done.stderr)
+    with process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def run_command(folder: Path, *arguments: str | Path) -> Answer:
+    """Waits for its end."""
+    with start_command(folder, *arguments) as process:
+        out, err = process.communicate(timeout=PATIENCE_S)
+    return Answer(process.returncode, out, err)
 
 
 def wait_until(true: Callable[[], bool]) -> None:
@@ -168,6 +179,18 @@ def wait_until(true: Callable[[], bool]) -> None:
         if time.monotonic() > deadline:
             raise TimeoutError(true.__name__)
         time.sleep(_POLL_S)
+
+
+def _settings(folder: Path) -> Path:
+    settings = {
+        **FOR_FEW_ROWS,
+        "spark.executor.extraJavaOptions": _QUICK,
+        "spark.executor.memory": MEMORY,
+    }
+    folder.mkdir(exist_ok=True)
+    lines = [f"{name} {value}\n" for name, value in settings.items()]
+    (folder / "spark-defaults.conf").write_text("".join(lines))
+    return folder
 
 
 def _environment(folder: Path) -> dict[str, str]:

@@ -160,8 +160,11 @@ def test_folder_that_is_no_data_directory_is_refused(name: str, tmp_path: Path) 
 def test_listing_goes_to_the_workers(data: Data) -> None:
     """By pickling; they open what was listed here."""
     data.seal([spans(1, 2)])
-    there = pickle.loads(pickle.dumps(DirectorySegments(data.root)))  # noqa: S301
-    [found] = there.since({})
+    here = DirectorySegments(data.root)
+    size = len(pickle.dumps(here))
+    [found] = here.since({})
+    assert len(pickle.dumps(here)) == size
+    there = pickle.loads(pickle.dumps(here))  # noqa: S301
     assert there.open(pickle.loads(pickle.dumps(found))).info.items == 2  # noqa: S301
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 
 import penstock
-from penstock.model.errors import InvalidArgument
+from penstock.model.errors import InvalidArgument, PenstockError
 from penstock.pipeline import launch, spark_session
 from tests.pipeline.conftest import QUICK_JAVA
 
@@ -184,6 +184,12 @@ def test_remote_that_is_no_address_is_refused(address: str) -> None:
     """Before anything is started."""
     with pytest.raises(InvalidArgument, match="not an address of Spark Connect"):
         spark_session(remote=address or " ")
+
+
+def test_remote_that_does_not_answer_is_one_sentence() -> None:
+    """At once: Spark itself would try for minutes."""
+    with pytest.raises(PenstockError, match=r"sc://127.0.0.1:1 cannot be used: .*refused"):
+        spark_session(remote="sc://127.0.0.1:1")
 
 
 _FAILING = """

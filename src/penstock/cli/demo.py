@@ -1,185 +1,203 @@
-"""`penstock demo`: a guided tour that ends by itself."""
+"""`penstock demo`: the whole path, with a kill in the middle, and a count of what was lost."""
 
 from __future__ import annotations
 
-import os
+import collections
+import contextlib
 import shutil
-import signal
-import subprocess
 import sys
 import tempfile
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
-from penstock.cli.common import human_bytes, json_option, print_json, print_table
-from penstock.cli.demo_writer import PRODUCERS, message_for
-from penstock.log import Log
-from penstock.log.inventory import file_name
-from penstock.log.verify import repair_log, verify_log
-from penstock.model import SystemClock, Topic
+from penstock.cli.common import json_option, print_json, print_table
 from penstock.model.errors import PenstockError
-from penstock.storage import DataDirectory, LocalFiles
 
 if TYPE_CHECKING:
-    from click._termui_impl import ProgressBar
+    from collections.abc import Iterator
 
-_TOPIC = Topic("default", "traces")
+    from penstock.cli.demo_parts import DemoClient, DemoServer, SpanId
+    from penstock.query.tiers import Tier
+    from penstock.server.config import Config
 
-
-@dataclass(frozen=True)
-class Kill:
-    """What one killed writer left."""
-
-    acknowledged: int
-    end_offset: int
-    recovery_ms: int
+_QUESTION: Final = """\
+SELECT service_name, count(*) AS spans,
+       count(*) FILTER (status_code = 'STATUS_CODE_ERROR') AS errors,
+       round(quantile_cont(duration_ns, 0.99) / 1e6, 1) AS p99_ms
+FROM spans GROUP BY ALL ORDER BY spans DESC"""
 
 
 @dataclass(frozen=True)
 class Summary:
-    """What the tour found."""
+    """What the tour found, in spans."""
 
     sent: int
     acknowledged: int
-    found: int
-    wrong_content: int
+    cold: int
+    warm: int
+    hot: int
+    twice: int
     lost: int
-    flipped_byte_found: bool
-    repaired: bool
-    kills: list[Kill]
 
     @property
     def good(self) -> bool:
         """Whether Penstock kept its word."""
-        damage_handled = self.flipped_byte_found and self.repaired
-        return damage_handled and not self.lost and not self.wrong_content
+        return not self.lost and not self.twice and bool(self.cold and self.warm and self.hot)
 
 
 @click.command()
-@click.option("--keep", is_flag=True, help="Leave the data directory for a look around.")
-@click.option("--kills", type=click.IntRange(1, 20), default=3, show_default=True)
-@click.option("--seconds", type=click.FloatRange(0.2, 30), default=1.5, show_default=True)
+@click.option("--keep", is_flag=True, help="Leave the server running, and its data.")
+@click.option("--seconds", type=click.FloatRange(0.2, 60), default=3.0, show_default=True)
+@click.option("--rate", type=click.FloatRange(100, 50_000), default=2000.0, show_default=True)
+@click.option("--master", default="local[2]", show_default=True, help="The Spark master.")
 @json_option
-def demo(keep: bool, kills: int, seconds: float, as_json: bool) -> None:
+def demo(keep: bool, seconds: float, rate: float, master: str, as_json: bool) -> None:
     """Show that nothing acknowledged is lost.
 
-    A writer is killed with SIGKILL in the middle of its work, several times over; then a byte on
-    disk is flipped, found and repaired. Ends with a table of what was sent, acknowledged, found
-    and lost; exits with 1 if anything was.
+    A server receives generated telemetry and is killed with SIGKILL in the middle; Spark takes what
+    was stored to the lake; more comes in; one question is answered over hot, warm and cold. Ends
+    with a table of the spans that were sent, acknowledged, found in each tier and lost; exits with
+    1 if any were.
 
-    Example: penstock demo --kills 5
+    Example: penstock demo --seconds 5
     """
     scratch = Path(tempfile.mkdtemp(prefix="penstock-demo-"))
-    root = scratch / "data"
+    tour = _Tour(scratch, master, quiet=as_json)
     try:
-        summary = _Tour(scratch, DataDirectory(root), quiet=as_json).run(kills, seconds)
+        summary = tour.run(seconds, rate)
         if as_json:
-            print_json(asdict(summary) | ({"data_dir": str(root)} if keep else {}))
+            print_json(asdict(summary) | ({"data_dir": str(tour.data_dir)} if keep else {}))
         elif keep:
-            click.echo(f"\nThe data directory is {root}. Try:")
-            click.echo(f"  penstock topics --data-dir {root}")
-            click.echo(f"  penstock tail --data-dir {root} --from earliest --count 5 {_TOPIC}")
-            click.echo(f"  penstock fsck {root}")
+            tour.stay()
     finally:
+        tour.end()
         if not keep:
             shutil.rmtree(scratch)
     if not summary.good:
-        raise PenstockError("the demo lost or changed messages, or did not mend the damage")
+        raise PenstockError("the demo lost spans, found some twice, or missed a tier")
 
 
 class _Tour:
-    def __init__(self, scratch: Path, directory: DataDirectory, *, quiet: bool) -> None:
-        directory.create()
-        self._scratch = scratch
-        self._sent = scratch / "sent"
-        self._folder = directory.partition(_TOPIC).log_folder
+    def __init__(self, scratch: Path, master: str, *, quiet: bool) -> None:
+        from penstock.cli.demo_parts import DemoServer
+
+        self.data_dir = scratch / "data"
+        self._master = master
         self._quiet = quiet
+        self._server: DemoServer = DemoServer(self.data_dir, scratch / "server.log")
 
-    def run(self, kills: int, seconds: float) -> Summary:
-        self._step(1, f"{PRODUCERS} producers append to {_TOPIC}; each waits for its fdatasync")
-        acknowledged: set[int] = set()
-        rows = []
-        for _ in range(kills):
-            acked = self._write_until_killed(seconds)
-            acknowledged |= acked
-            rows.append(self._recover(len(acked)))
-        self._step(2, "what the log holds, message by message")
-        found, wrong = self._check_messages()
-        self._step(3, "a bit on disk is flipped")
-        flipped_found, repaired = self._flip_and_repair()
-        lost = len(acknowledged - found)
-        counts = (self._sent.stat().st_size, len(acknowledged), len(found), wrong, lost)
-        self._step(4, "summary")
-        if not self._quiet:
-            print_table(["sent", "acknowledged", "found", "wrong content", "lost"], [counts])
-        return Summary(*counts, flipped_found, repaired, rows)
+    def run(self, seconds: float, rate: float) -> Summary:
+        from penstock.cli.demo_parts import DemoClient
 
-    def _write_until_killed(self, seconds: float) -> set[int]:
-        """Runs the writer process and kills it; returns the offsets that it acknowledged."""
-        start = "from penstock.cli.demo_writer import main; main()"
-        command = [sys.executable, "-c", start, str(self._folder), str(self._sent)]
-        with subprocess.Popen(command, stdout=subprocess.PIPE) as writer:  # noqa: S603 - our own
-            assert writer.stdout is not None
-            chunks = [writer.stdout.readline()]
-            with self._progress(seconds) as bar:
-                until = time.monotonic() + seconds
-                while (left := until - time.monotonic()) > 0:
-                    data = os.read(writer.stdout.fileno(), 65536)
-                    chunks.append(data)
-                    bar.update(max(0, int((seconds - left) * 100) - bar.pos))
-                    if not data:
-                        break
-            writer.send_signal(signal.SIGKILL)
-            chunks.append(writer.stdout.read())
-        lines = b"".join(chunks).split(b"\n")
-        return {int(line) for line in lines[:-1]}  # the last line may be cut off
+        self._step(1, "a shop of eight services sends traces, logs and metrics over OTLP/gRPC")
+        self._server.start()
+        client = DemoClient(self._server.ports["grpc"])
+        with client.sending(rate):
+            self._wait(seconds, "sending")
+            self._kill()
+            self._wait(seconds, "sending")
+        self._say(f"   {_told(client)}")
+        self._step(2, "Spark takes it to the lake")
+        self._flush()
+        self._step(3, "more comes in: some of it is sealed, the rest is in the log")
+        with client.sending(rate):
+            self._wait(seconds / 2, "sending")
+        self._server.flush()
+        client.send_once()
+        self._say(f"   {_told(client)}")
+        self._step(4, "one question over hot, warm and cold")
+        self._ask()
+        self._step(5, "every span that was acknowledged, looked for by its id")
+        return self._look_for(client)
 
-    def _recover(self, acknowledged: int) -> Kill:
+    def stay(self) -> None:
+        """Until Ctrl-C."""
+        web = self._server.ports["web"]
+        click.echo(f"\nIt goes on: gRPC on {self._server.ports['grpc']}, web on {web}. Try:")
+        click.echo(f"  penstock topics --data-dir {self.data_dir}")
+        click.echo(f'  penstock query --data-dir {self.data_dir} "{_QUESTION}"')
+        click.echo(f"  penstock load --endpoint 127.0.0.1:{self._server.ports['grpc']}")
+        click.echo("Ctrl-C ends the server; the data stay.")
+        with contextlib.suppress(KeyboardInterrupt):
+            self._server.wait()
+
+    def end(self) -> None:
+        """Leaves no process behind."""
+        self._server.end()
+
+    def _kill(self) -> None:
+        self._server.kill()
+        self._say("   kill -9 of all its processes")
+        self._say(f"   started again: ready after {self._server.start():.1f} s")
+
+    def _flush(self) -> None:
+        from penstock.cli.pipeline import flushing
+
+        self._server.flush()
+        with flushing(self._config(), master=self._master, once=True) as (query, reports):
+            while query.isActive:
+                time.sleep(0.1)
+            for report in reports.new():
+                self._say(f"   {report}")
+            if query.exception() is not None:
+                raise PenstockError(f"the pipeline failed: {query.exception()}")
+
+    def _ask(self) -> None:
+        from penstock.cli.pipeline import lake_settings
+        from penstock.query.engine import ask
+        from penstock.query.results import cells
+
         started = time.perf_counter()
-        with Log.open(self._folder) as log:
-            took_ms = round((time.perf_counter() - started) * 1000)
-            end = log.end_offset
-        self._say(f"   kill -9: {acknowledged} acknowledged; recovered in {took_ms} ms, end {end}")
-        return Kill(acknowledged, end, took_ms)
+        answer = ask(self.data_dir, lake_settings(self._config()), _QUESTION)
+        took_ms = (time.perf_counter() - started) * 1000
+        if not self._quiet:
+            print_table(answer.rows.column_names, cells(answer.rows))
+        self._say(f"   answered in {took_ms:.0f} ms")
 
-    def _check_messages(self) -> tuple[set[int], int]:
-        found: set[int] = set()
-        wrong = 0
-        with Log.open(self._folder) as log:
-            for message in log.read("earliest"):
-                found.add(message.offset)
-                wrong += message.data != message_for(message.offset)
-            size, files = human_bytes(log.size), len(log.sealed_files)
-        self._say(f"   {len(found)} messages, {size}, {files} files")
-        return found, wrong
+    def _look_for(self, client: DemoClient) -> Summary:
+        from penstock.query.tiers import Tier
 
-    def _flip_and_repair(self) -> tuple[bool, bool]:
-        """Damages a copy of the log, so that the summary stays that of the kills."""
-        copy = self._scratch / "damaged-copy"
-        shutil.copytree(self._folder, copy)
-        path = copy / file_name(0)
-        data = bytearray(path.read_bytes())
-        data[len(data) // 2] ^= 0x10
-        path.write_bytes(data)
-        report = verify_log(LocalFiles(), copy)
-        for damage in report.damage:
-            where = f"{damage.file} at byte {damage.position}: {damage.detail}"
-            self._say(f"   fsck: {where}, 1 message lost (offset {damage.first_offset})")
-        repair_log(LocalFiles(), copy, SystemClock())
-        after = verify_log(LocalFiles(), copy)
-        state = "sound" if after.sound else "still damaged"
-        self._say(f"   repaired: {after.messages} of {report.messages + 1} readable, {state}")
-        shutil.rmtree(copy)
-        return [damage.messages_lost for damage in report.damage] == [1], after.sound
+        found = {tier: list(self._ids(tier)) for tier in Tier}
+        times = collections.Counter(each for ids in found.values() for each in ids)
+        summary = Summary(
+            sent=len(client.sent),
+            acknowledged=len(client.acknowledged),
+            cold=len(found[Tier.COLD]),
+            warm=len(found[Tier.WARM]),
+            hot=len(found[Tier.HOT]),
+            twice=sum(count > 1 for count in times.values()),
+            lost=len(client.acknowledged - times.keys()),
+        )
+        if not self._quiet:
+            print_table(list(asdict(summary)), [list(asdict(summary).values())])
+        return summary
 
-    def _progress(self, seconds: float) -> ProgressBar[int]:
-        """Shown on a terminal, and not where output is piped."""
+    def _ids(self, tier: Tier) -> Iterator[SpanId]:
+        from penstock.cli.pipeline import lake_settings
+        from penstock.query.engine import ask
+
+        sql = "SELECT trace_id, span_id FROM spans"
+        answer = ask(self.data_dir, lake_settings(self._config()), sql, tiers={tier})
+        for row in answer.rows.to_pylist():
+            yield bytes.fromhex(row["trace_id"]), bytes.fromhex(row["span_id"])
+
+    def _config(self) -> Config:
+        from penstock.cli.serve import read_config
+
+        return read_config(None, self.data_dir)
+
+    def _wait(self, seconds: float, label: str) -> None:
+        """With a bar on a terminal, and none where output is piped."""
         hidden = self._quiet or not sys.stdout.isatty()
-        return click.progressbar(length=int(seconds * 100), label="   appending", hidden=hidden)
+        steps = max(1, round(seconds * 10))
+        with click.progressbar(length=steps, label=f"   {label}", hidden=hidden) as bar:
+            for _ in range(steps):
+                time.sleep(seconds / steps)
+                bar.update(1)
 
     def _step(self, number: int, text: str) -> None:
         if not self._quiet:
@@ -188,3 +206,9 @@ class _Tour:
     def _say(self, text: str) -> None:
         if not self._quiet:
             click.echo(text)
+
+
+def _told(client: DemoClient) -> str:
+    records = ", ".join(f"{count:,} {signal.records}" for signal, count in client.records.items())
+    retried = f"; {client.retried} calls were sent again" if client.retried else ""
+    return f"acknowledged so far: {records}{retried}"

@@ -19,6 +19,7 @@ from penstock.lake.positions import (
     read_epoch,
     read_positions,
 )
+from penstock.lake.properties import is_crowded
 from penstock.lake.transaction import commit_snapshot
 from penstock.model.errors import Fenced, InvalidArgument
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pyiceberg.table import Table
-    from pyiceberg.table.update.snapshot import _SnapshotProducer
+    from pyiceberg.table.update.snapshot import _FastAppendFiles, _SnapshotProducer
 
     from penstock.lake.files import WrittenFile
     from penstock.lake.positions import Positions
@@ -78,7 +79,7 @@ def commit(
     _check(files, start, end, epoch)
     table.refresh()
     _check_epoch(table, epoch)
-    if start != end and read_positions(table) == end:
+    if read_positions(table) == end:
         return Committed(None, repeated=True)
 
     def stage(transaction: SnapshotTransaction) -> _SnapshotProducer[Any]:
@@ -86,7 +87,7 @@ def commit(
         _check_positions(table, start)
         check_written(table, files)
         transaction.set_properties(encode_positions(end))
-        with transaction.update_snapshot(_summary("flush", epoch)).merge_append() as append:
+        with _append(transaction, table, epoch) as append:
             for file in files:
                 append.append_data_file(data_file(file))
             return append
@@ -119,6 +120,14 @@ def _check_positions(table: Table, start: Positions) -> None:
     if found != start:
         name = table.name()[-1]
         raise Fenced(f"the table {name} is at {dict(found)}, the batch begins at {dict(start)}")
+
+
+def _append(transaction: SnapshotTransaction, table: Table, epoch: int) -> _FastAppendFiles:
+    update = transaction.update_snapshot(_summary("flush", epoch))
+    snapshot = table.current_snapshot()
+    manifests = snapshot.manifests(table.io) if snapshot else []
+    crowded = is_crowded(table.properties, (manifest.manifest_length for manifest in manifests))
+    return update.merge_append() if crowded else update.fast_append()
 
 
 def _summary(operation: str, epoch: int) -> dict[str, str]:

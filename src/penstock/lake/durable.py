@@ -9,8 +9,7 @@ own: an object store keeps what it has acknowledged.
 from __future__ import annotations
 
 import contextlib
-import itertools
-import os
+import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -28,7 +27,6 @@ FILE_IO: Final = f"{__name__}.DurableFileIO"
 """For the catalog property `py-io-impl`."""
 FILES: Files = LocalFiles()
 _BUFFER_BYTES: Final = 1024 * 1024
-_numbers = itertools.count()
 
 
 class DurableFile:
@@ -43,7 +41,8 @@ class DurableFile:
         self._path = path
         self._replace = replace
         self._files.make_folder(path.parent)
-        self._scratch = path.with_name(f"{path.name}.{os.getpid()}-{next(_numbers)}.tmp")
+        # Tasks on several machines may write the same part at once.
+        self._scratch = path.with_name(f"{path.name}.{uuid.uuid4().hex[:12]}.tmp")
         self._file = self._files.create(self._scratch)
         self._waiting = bytearray()
         self._written = 0

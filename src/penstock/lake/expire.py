@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from pyiceberg.table.update.snapshot import ExpireSnapshots
 
-from penstock.lake.files import live_files
+from penstock.lake.files import files_before
 from penstock.lake.listing import modified_s
 from penstock.lake.replace import take_out
 from penstock.lake.transaction import SnapshotTransaction
@@ -43,7 +43,7 @@ def expire_rows(table: Table, before: date) -> Expired:
     """
     for _ in range(_ATTEMPTS):
         table.refresh()
-        old = [file for file in live_files(table) if _is_before(table, file, before)]
+        old = [file for file in files_before(table, before) if _is_old(table, file, before)]
         if not old:
             return Expired()
         try:
@@ -78,10 +78,10 @@ def expire_snapshots(table: Table, before: datetime) -> int:
     raise CommitContended(f"the table {table.name()[-1]} was changed {_ATTEMPTS} times")
 
 
-def _is_before(table: Table, file: LiveFile, before: date) -> bool:
-    if file.day is None:
-        return datetime.fromtimestamp(modified_s(table.io, file.path), UTC).date() < before
-    return file.day < before
+def _is_old(table: Table, file: LiveFile, before: date) -> bool:
+    if file.day is not None:
+        return True
+    return datetime.fromtimestamp(modified_s(table.io, file.path), UTC).date() < before
 
 
 def _snapshots(table: Table, before: datetime) -> list[int]:

@@ -81,6 +81,14 @@ def files_of_day(table: Table, day: date | None) -> list[LiveFile]:
     return sorted(found, key=lambda file: file.path)
 
 
+def files_before(table: Table, day: date) -> list[LiveFile]:
+    """The files of earlier days, and those of the rows without a time."""
+    # Not by one filter with OR: pyiceberg then compares the day of a file that has none.
+    earlier = live_files(table, f"{_time_column(table)} < '{day}T00:00:00+00:00'")
+    dated = [file for file in earlier if file.day is not None and file.day < day]
+    return [*dated, *files_of_day(table, None)]
+
+
 def live_file(table: Table, file: DataFile) -> LiveFile | None:
     """A file of a manifest; None where its partition is not a day."""
     fields = table.specs()[file.spec_id].fields
@@ -120,11 +128,15 @@ def check_written(table: Table, files: Iterable[WrittenFile]) -> None:
 
 
 def _rows_of(table: Table, day: date | None) -> str:
-    column = table.schema().find_column_name(table.spec().fields[0].source_id)
+    column = _time_column(table)
     if day is None:
         return f"{column} IS NULL"
     begin, end = f"{day}T00:00:00+00:00", f"{day + timedelta(days=1)}T00:00:00+00:00"
     return f"{column} >= '{begin}' AND {column} < '{end}'"
+
+
+def _time_column(table: Table) -> str:
+    return table.schema().find_column_name(table.spec().fields[0].source_id) or ""
 
 
 def _statistics(metadata: pq.FileMetaData, target: Target) -> Mapping[str, Any]:

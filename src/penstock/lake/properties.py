@@ -7,12 +7,13 @@
 | `write.metadata.delete-after-commit.enabled` | true | each commit writes a new metadata file |
 | `write.metadata.previous-versions-max` | 20 | how many of them stay |
 | `commit.manifest-merge.enabled` | true | each commit writes a manifest; they are merged |
-| `commit.manifest.min-count-to-merge` | 50 | in one of 49 commits |
+| `commit.manifest.min-count-to-merge` | 2 | all of them, once it is time |
 | `commit.manifest.target-size-bytes` | 524288 | about 1700 files; merging them takes 0.3 s |
 | `write.metadata.metrics.default` | none | bounds of all columns: manifests 2.5 times as large |
 | `write.metadata.metrics.column.<name>` | truncate(16) | of the columns that queries prune by |
 | `write.parquet.compression-codec` | zstd | for writers other than Penstock |
 | `schema.name-mapping.default` | names to numbers | for files without column numbers |
+| `penstock.manifests-merged-at` | 50 | it is time when there are so many small ones |
 | `penstock.snapshots-kept` | 20 | each snapshot costs every commit 0.1 ms |
 """
 
@@ -23,9 +24,13 @@ from typing import TYPE_CHECKING, Final
 from pyiceberg.table import TableProperties
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
 SNAPSHOTS_KEPT: Final = "penstock.snapshots-kept"
+MANIFESTS_MERGED_AT: Final = "penstock.manifests-merged-at"
+_MANIFESTS_MERGED_AT: Final = 50
+_MANIFEST_BYTES: Final = 512 * 1024
+_SNAPSHOTS_KEPT: Final = 20
 NO_RETRIES: Final = {TableProperties.COMMIT_NUM_RETRIES: "0"}
 """Set back whenever a table is opened."""
 _PRUNED_BY: Final = frozenset(
@@ -41,15 +46,32 @@ _FIXED: Final = {
     TableProperties.METADATA_DELETE_AFTER_COMMIT_ENABLED: "true",
     TableProperties.METADATA_PREVIOUS_VERSIONS_MAX: "20",
     TableProperties.MANIFEST_MERGE_ENABLED: "true",
-    TableProperties.MANIFEST_MIN_MERGE_COUNT: "50",
-    TableProperties.MANIFEST_TARGET_SIZE_BYTES: str(512 * 1024),
+    TableProperties.MANIFEST_MIN_MERGE_COUNT: "2",
+    TableProperties.MANIFEST_TARGET_SIZE_BYTES: str(_MANIFEST_BYTES),
+    MANIFESTS_MERGED_AT: str(_MANIFESTS_MERGED_AT),
     TableProperties.DEFAULT_WRITE_METRICS_MODE: "none",
     TableProperties.PARQUET_COMPRESSION: "zstd",
 }
 
 
+def snapshots_kept(properties: Mapping[str, str]) -> int:
+    """How many snapshots the metadata of a table remember."""
+    return int(properties.get(SNAPSHOTS_KEPT, _SNAPSHOTS_KEPT))
+
+
+def is_crowded(properties: Mapping[str, str], manifest_bytes: Iterable[int]) -> bool:
+    """Whether it is time to merge manifests of these sizes.
+
+    pyiceberg, left to itself, merges whenever two of them fit beside each other, and near the
+    target size rewrites the largest one in every commit.
+    """
+    target = int(properties.get(TableProperties.MANIFEST_TARGET_SIZE_BYTES, _MANIFEST_BYTES))
+    small = sum(size < target / 2 for size in manifest_bytes)
+    return small >= int(properties.get(MANIFESTS_MERGED_AT, _MANIFESTS_MERGED_AT))
+
+
 def new_table_properties(
-    columns: Iterable[str], pruned_by: Iterable[str], snapshots_kept: int
+    columns: Iterable[str], pruned_by: Iterable[str], kept: int
 ) -> dict[str, str]:
     """Those of a table with these columns, but the name mapping.
 
@@ -58,4 +80,4 @@ def new_table_properties(
     bounded = (_PRUNED_BY | set(pruned_by)) & set(columns)
     prefix = TableProperties.METRICS_MODE_COLUMN_CONF_PREFIX
     bounds = {f"{prefix}.{name}": "truncate(16)" for name in sorted(bounded)}
-    return {**_FIXED, SNAPSHOTS_KEPT: str(snapshots_kept), **bounds}
+    return {**_FIXED, SNAPSHOTS_KEPT: str(kept), **bounds}

@@ -16,7 +16,7 @@ from pyiceberg.table import Transaction
 from pyiceberg.table.update import update_table_metadata
 from pyiceberg.table.update.snapshot import ExpireSnapshots
 
-from penstock.lake.properties import SNAPSHOTS_KEPT
+from penstock.lake.properties import snapshots_kept
 from penstock.model.errors import CommitContended
 
 if TYPE_CHECKING:
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 _ATTEMPTS: Final = 12
 _FIRST_PAUSE_S: Final = 0.02
 _LONGEST_PAUSE_S: Final = 2.0
-_SNAPSHOTS_KEPT_DEFAULT: Final = 20
 
 
 class SnapshotTransaction(Transaction):
@@ -84,7 +83,7 @@ def forget_snapshots(transaction: SnapshotTransaction) -> None:
     Each one costs every later commit. Branches and tags keep theirs; no file is deleted.
     """
     metadata = transaction.table_metadata
-    kept = int(metadata.properties.get(SNAPSHOTS_KEPT, _SNAPSHOTS_KEPT_DEFAULT))
+    kept = snapshots_kept(metadata.properties)
     protected = {ref.snapshot_id for ref in metadata.refs.values()}
     oldest_first = sorted(metadata.snapshots, key=lambda snapshot: snapshot.sequence_number or 0)
     forgotten = [s.snapshot_id for s in oldest_first[:-kept] if s.snapshot_id not in protected]

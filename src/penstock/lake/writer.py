@@ -15,7 +15,7 @@ from penstock.lake.arrow import conform, numbered
 from penstock.lake.files import WrittenFile
 from penstock.lake.layout import data_path
 from penstock.lake.parquet import ROW_GROUP_ROWS, leaf_paths, writer_options
-from penstock.model.errors import InvalidArgument
+from penstock.model.errors import CommitConflict, InvalidArgument
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,8 +32,9 @@ def write_rows(rows: pa.Table, target: Target, key: str, part: int) -> list[Writ
     """Writes the rows to the file of their day each, sorted as the table is.
 
     `key` and `part` name the files (see `layout`). Calling it again with the same ones writes
-    nothing new: a file that has its name is never changed, and is described as it is. An error
-    leaves at most whole files that nothing refers to.
+    nothing new: a file that has its name is never changed, and is described as it is.
+    CommitConflict where it has other rows: another key is needed then, which a new claim gives. An
+    error leaves at most whole files that nothing refers to.
     """
     written = []
     for day, some in split_by_day(rows, target):
@@ -88,11 +89,11 @@ class DataFileWriter:
             raise InvalidArgument("a data file without rows")
         self._writer.close()
         size = self._sink.tell()
+        [footer] = self._footer
         try:
             self._sink.close()
         except FileExistsError:  # an earlier attempt of the same task was faster, or finished
-            return self._as_it_is()
-        [footer] = self._footer
+            return self._as_it_is(footer.num_rows)
         return WrittenFile.of(self._path, size, self._day, footer, self._target)
 
     def _begin(self, rows: pa.Table) -> pq.ParquetWriter:
@@ -108,10 +109,12 @@ class DataFileWriter:
         paths = list(leaf_paths(schema))
         return [pq.SortingColumn(paths.index(name)) for name in self._target.sorted_by]
 
-    def _as_it_is(self) -> WrittenFile:
+    def _as_it_is(self, rows: int) -> WrittenFile:
         existing = self._target.io.new_input(self._path)
         with existing.open() as file:
             footer = pq.read_metadata(file)
+        if footer.num_rows != rows:
+            raise CommitConflict(f"{self._path} has {footer.num_rows} rows, not {rows}")
         return WrittenFile.of(self._path, len(existing), self._day, footer, self._target)
 
     def __enter__(self) -> Self:

@@ -78,9 +78,13 @@ class Relay:
     def given_up(self, timeout_s: float) -> str:
         """The process did not start. What it said, in one line; empty if it said nothing."""
         os.close(self.write_end)
-        self._thread.join(timeout_s)
+        self.wait(timeout_s)
         with self._lock:
             return " ".join(line.strip() for line in (self._kept_back or [])[:_FIRST_LINES])
+
+    def wait(self, timeout_s: float) -> None:
+        """Returns when the process has closed its end and everything was passed on."""
+        self._thread.join(timeout_s)
 
     def _run(self) -> None:
         with os.fdopen(self._read_end, encoding="utf-8", errors="replace") as lines:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from penstock.model.errors import (
     Damaged,
@@ -112,6 +112,10 @@ class DirectorySegments:
         self._others = frozenset(Signal) - {signal} if signal is not None else frozenset()
         self._known: dict[str, Segment] = {}
         _check_identity(self._directory)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Workers only open segments; what was listed stays here."""
+        return {**self.__dict__, "_known": {}}
 
     def since(self, positions: Positions) -> list[Segment]:
         """Reads a few bytes of every segment that it has not listed before."""

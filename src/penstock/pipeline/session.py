@@ -5,9 +5,11 @@ A process has one session at a time, which all its threads share, and one Java b
 
 from __future__ import annotations
 
+import socket
 import threading
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
 
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
@@ -29,6 +31,8 @@ SQL_SETTINGS: Final[Mapping[str, str]] = MappingProxyType(
 )
 """What results depend on; set in sessions of every kind."""
 
+CONNECT_PORT: Final = 15002
+_PATIENCE_S: Final = 10.0
 _lock = threading.Lock()
 
 
@@ -62,8 +66,7 @@ def stop_session(spark: SparkSession) -> None:
 
 
 def _connected(remote: str, app: str, settings: Mapping[str, str]) -> SparkSession:
-    if not remote.startswith("sc://"):
-        raise InvalidArgument(f"{remote!r} is not an address of Spark Connect: sc://HOST:PORT")
+    _check_reachable(remote)
     builder = SparkSession.builder.remote(remote).appName(app)
     for key, value in settings.items():
         builder = builder.config(key, value)
@@ -71,6 +74,18 @@ def _connected(remote: str, app: str, settings: Mapping[str, str]) -> SparkSessi
         return builder.getOrCreate()
     except (ImportError, PySparkException) as error:
         raise PenstockError(f"{remote} cannot be used: {launch.sentence(error)}") from error
+
+
+def _check_reachable(remote: str) -> None:
+    """Spark itself would go on trying for ten minutes, in silence."""
+    address = urlsplit(remote)
+    if address.scheme != "sc" or not address.hostname:
+        raise InvalidArgument(f"{remote!r} is not an address of Spark Connect: sc://HOST:PORT")
+    try:
+        place = (address.hostname, address.port or CONNECT_PORT)
+        socket.create_connection(place, _PATIENCE_S).close()
+    except (OSError, ValueError) as error:
+        raise PenstockError(f"{remote} cannot be used: {error}") from None
 
 
 def _local(master: str, app: str, settings: Mapping[str, str]) -> SparkSession:

@@ -79,7 +79,6 @@ def with_messages(*records: int) -> Bundle:
         with_column(GOOD, slots.SPAN_ATTRS, "key", pa.nulls(1, pa.string())),
         with_column(GOOD, slots.SPANS, "start_time_unix_nano", pa.array(["now"])),
         with_column(GOOD, slots.SPANS, "name", pa.array([[1]])),
-        with_messages(2),
     ],
 )
 def test_what_is_not_otap_is_refused(bundle: Bundle) -> None:
@@ -93,11 +92,11 @@ def test_what_is_not_otap_is_refused(bundle: Bundle) -> None:
     assert sum(batch.num_rows for batch in row_batches(pair[:1], TRACES)) == 1
 
 
-def test_wrong_counts_of_two_bundles_do_not_make_up_for_each_other() -> None:
-    """Together they are as many as the records."""
-    pair = [(with_messages(2), ORIGIN), (with_messages(0), ORIGIN.after(1))]
-    with pytest.raises(InvalidBundle, match="offset 100"):
-        list(row_batches(pair, TRACES))
+@pytest.mark.parametrize("records", [0, 2])
+def test_messages_must_have_all_records(records: int) -> None:
+    """Or nobody could say which offset a row has."""
+    with pytest.raises(InvalidBundle, match="1 records are not as many"):
+        rows_of(with_messages(records), TRACES, ORIGIN)
 
 
 def test_nested_values_that_are_not_cbor_are_refused() -> None:

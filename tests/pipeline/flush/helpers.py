@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 
     from penstock.model import Topic
     from penstock.model.bundle import Bundle
-    from penstock.pipeline.flush.batch import Flush
     from penstock.pipeline.segments import Segment
 
 Row = dict[str, Any]
@@ -96,9 +95,14 @@ class Sent:
 # --- what is in the lake -----------------------------------------------------------------------
 
 
+def opened_lake(data: Data) -> Lake:
+    """To be closed."""
+    return Lake.open(LakeSettings.of(data.root))
+
+
 def lake_files(data: Data, table: str) -> list[str]:
     """The data files that the table has now."""
-    with Lake.open(LakeSettings.of(data.root)) as lake:
+    with opened_lake(data) as lake:
         return sorted(task.file.file_path for task in lake.table(table).scan().plan_files())
 
 
@@ -187,8 +191,3 @@ class Plain:
 def without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every flush of this process calls its tasks."""
     monkeypatch.setattr(batch, "run_in_tasks", call_in_place)
-
-
-def flush_of(data: Data, **settings: Any) -> Flush:
-    """The flush alone."""
-    return Plain(data, **settings).flush

@@ -248,5 +248,5 @@ def _groups(segments: Iterable[Segment]) -> tuple[tuple[Segment, ...], ...]:
     for segment in ordered:
         size, number = heapq.heappop(sizes)
         groups[number].append(segment)
-        heapq.heappush(sizes, (size + segment.bytes, number))
+        heapq.heappush(sizes, (size + max(segment.bytes, 1), number))
     return tuple(map(tuple, groups))

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from penstock.lake.arrow import conform
 from penstock.lake.writer import write_rows
 from penstock.pipeline.flush.identity import identities
 from penstock.pipeline.flush.task import Piece
@@ -71,4 +72,4 @@ def rewritten(order: Rewrite) -> Piece:
 
 def _read(target: Target, path: str) -> pa.Table:
     with target.io.new_input(path).open() as file:
-        return pq.read_table(file).cast(target.columns)
+        return conform(pq.read_table(file), target.columns)

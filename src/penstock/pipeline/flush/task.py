@@ -195,7 +195,8 @@ def _bundles(
         try:
             stored = reader.bundle(index)
         except PenstockError as error:
-            problems.append(f"{segment.path}: bundle {index}: {error}")
+            reason = str(error).removeprefix(f"{reader.name}: ")
+            problems.append(f"{segment.path}: bundle {index}: {reason}")
             continue
         place = (segment.topic, segment.namespace, segment.partition, stored.first_offset)
         yield stored.bundle, Origin(*place)

@@ -1,0 +1,81 @@
+"""Rows of data files as the table has them now, a bounded piece at a time.
+
+A file that is older than a column has nulls there; a type that has become wider is cast.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from penstock.lake.target import Target
+
+PARTS_OF_A_ROW_GROUP: Final = 16
+"""A row group holds no more than some 64 MB of rows, of whatever width: nobody writes more at
+once. A 16th of it is then never much."""
+_BUFFER_BYTES: Final = 64 * 1024
+
+
+@contextlib.contextmanager
+def opened(target: Target, path: str) -> Iterator[pq.ParquetFile]:
+    """The file, read as it is needed and not ahead."""
+    with (
+        target.io.new_input(path).open() as stream,
+        pq.ParquetFile(stream, buffer_size=_BUFFER_BYTES, pre_buffer=False) as file,
+    ):
+        yield file
+
+
+def batches(
+    file: pq.ParquetFile, columns: pa.Schema, most_rows: int, row_groups: Sequence[int]
+) -> Iterator[pa.RecordBatch]:
+    """The rows of those row groups, with these columns, in order."""
+    there = [name for name in columns.names if name in file.schema_arrow.names]
+    for number in row_groups:
+        count = file.metadata.row_group(number).num_rows
+        some = min(most_rows, max(count // PARTS_OF_A_ROW_GROUP, 64))
+        for batch in file.iter_batches(some, row_groups=[number], columns=there, use_threads=False):
+            yield _fitted(batch, columns)
+
+
+def all_batches(
+    file: pq.ParquetFile, columns: pa.Schema, most_rows: int
+) -> Iterator[pa.RecordBatch]:
+    """All rows."""
+    return batches(file, columns, most_rows, range(file.num_row_groups))
+
+
+@dataclass(frozen=True, slots=True)
+class Weight:
+    """What reading a file through costs in memory, and how many rows it has."""
+
+    state_bytes: int
+    rows: int
+
+
+def weight(target: Target, path: str) -> Weight:
+    """By its footer: the pages of a row group, once as they are and once as rows."""
+    with opened(target, path) as file:
+        footer = file.metadata
+        groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
+        largest = max((group.total_byte_size for group in groups), default=0)
+        return Weight(2 * largest, footer.num_rows)
+
+
+def _fitted(batch: pa.RecordBatch, columns: pa.Schema) -> pa.RecordBatch:
+    if batch.schema.equals(columns, check_metadata=False):
+        return pa.RecordBatch.from_arrays(batch.columns, schema=columns)
+    arrays = [
+        batch.column(field.name).cast(field.type)
+        if field.name in batch.schema.names
+        else pa.nulls(batch.num_rows, field.type)
+        for field in columns
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=columns)
