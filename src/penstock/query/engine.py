@@ -5,20 +5,16 @@ from __future__ import annotations
 import contextlib
 import tempfile
 import threading
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import duckdb
 import pyarrow as pa
 
-from penstock.lake.dialects import DUCKDB
-from penstock.lake.glance import glance
-from penstock.lake.schemas import TABLES
-from penstock.lake.views import view_queries
 from penstock.model.errors import InvalidArgument, QueryTooLarge, QueryTooSlow
-from penstock.query.repeats import without_repeats
-from penstock.query.statements import checked, sentence, tables_in
-from penstock.query.tiers import ALL, TableTiers, Tier, look
+from penstock.query.relations import ROLLUPS, Relations
+from penstock.query.statements import checked, sentence
+from penstock.query.tiers import ALL
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -26,12 +22,10 @@ if TYPE_CHECKING:
 
     from duckdb import DuckDBPyConnection
 
-    from penstock.lake.glance import ColdFile
     from penstock.lake.settings import LakeSettings
+    from penstock.query.tiers import TableTiers, Tier
 
 _BATCH_ROWS: Final = 100_000
-ROLLUPS: Final = ("service_red_1m", "service_edges_1h", "traces")
-"""Tables that the lake alone has."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,13 +40,13 @@ class QueryLimits:
     memory_bytes: int = 1024**3
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Answer:
     """The rows, and how they were found."""
 
     rows: pa.Table
     tables: dict[str, TableTiers]
-    warnings: list[str] = field(default_factory=list)
+    warnings: list[str]
 
 
 def ask(
@@ -71,22 +65,11 @@ def ask(
     limits = limits or QueryLimits()
     with _connection(limits) as connection:
         statement = checked(connection, sql)
-        answer = Answer(pa.table({}), {})
-        named = tables_in(connection, statement)
-        paths: list[str] = []
-        for table in TABLES:
-            if table in named:
-                found = look(data_dir, lake, table, tiers, answer.warnings.append)
-                answer.tables[table] = found
-                paths += _make_table(connection, table, found)
-        for table in named.intersection(ROLLUPS):
-            cold = glance(lake, table)
-            paths += _make_cold(connection, table, cold.files)
-        _make_views(connection, set(answer.tables), named)
-        _shut(connection, paths)
-        answer.rows = _run(connection, statement, limits)
-    answer.warnings = list(dict.fromkeys(answer.warnings))
-    return answer
+        relations = Relations(connection, data_dir, lake, tiers)
+        relations.make(statement)
+        _shut(connection, relations.paths)
+        rows = _run(connection, statement, limits)
+    return Answer(rows, relations.tables, list(dict.fromkeys(relations.warnings)))
 
 
 @contextlib.contextmanager
@@ -107,39 +90,6 @@ def _connection(limits: QueryLimits) -> Iterator[DuckDBPyConnection]:
             connection.close()
 
 
-def _make_table(connection: DuckDBPyConnection, table: str, found: TableTiers) -> list[str]:
-    """A view over the tiers; returns the files that it reads."""
-    columns = ", ".join(f'"{name}"' for name in TABLES[table].names)
-    connection.register(f"fresh_{table}", without_repeats(table, found))
-    parts = [f"SELECT {columns} FROM fresh_{table}"]  # noqa: S608 - all names here are our own
-    paths = [file.path for file in found.cold.files]
-    if paths:
-        parts.insert(0, f"SELECT {columns} FROM {_parquet(paths)}")  # noqa: S608 - so here
-    connection.execute(f"CREATE VIEW {table} AS {' UNION ALL '.join(parts)}")
-    return paths
-
-
-def _make_cold(
-    connection: DuckDBPyConnection, table: str, files: Collection[ColdFile]
-) -> list[str]:
-    paths = [file.path for file in files]
-    if not paths:
-        raise InvalidArgument(f"{table} is empty: `penstock pipeline rollup` fills it")
-    connection.execute(f"CREATE VIEW {table} AS FROM {_parquet(paths)}")
-    return paths
-
-
-def _make_views(connection: DuckDBPyConnection, tables: set[str], named: set[str]) -> None:
-    for view, query in view_queries(DUCKDB, sorted(tables)).items():
-        if view in named:
-            connection.execute(f"CREATE VIEW {view} AS {query}")
-
-
-def _parquet(paths: list[str]) -> str:
-    listed = ", ".join("'" + path.replace("'", "''") + "'" for path in paths)
-    return f"read_parquet([{listed}], union_by_name = true, hive_partitioning = false)"
-
-
 def _shut(connection: DuckDBPyConnection, paths: list[str]) -> None:
     """From now on it reads these files and no others, and writes none."""
     connection.execute("SET allowed_paths = ?", [paths])
@@ -158,7 +108,7 @@ def _run(connection: DuckDBPyConnection, sql: str, limits: QueryLimits) -> pa.Ta
     except duckdb.OutOfMemoryException as error:
         raise QueryTooLarge(sentence(error)) from None
     except duckdb.Error as error:
-        raise InvalidArgument(sentence(error)) from None
+        raise InvalidArgument(_explained(sentence(error))) from None
     finally:
         if timer is not None:
             timer.cancel()
@@ -174,3 +124,9 @@ def _within(reader: pa.RecordBatchReader, limits: QueryLimits) -> pa.Table:
             raise QueryTooLarge(f"the answer has more than {limits.bytes} bytes; add a LIMIT")
         batches.append(batch)
     return pa.Table.from_batches(batches, reader.schema)
+
+
+def _explained(text: str) -> str:
+    """With what to do about a table that is promised and not there yet."""
+    missing = any(f"Table with name {table} does not exist" in text for table in ROLLUPS)
+    return f"{text} `penstock pipeline rollup` makes it." if missing else text

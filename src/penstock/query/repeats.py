@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from penstock.lake.schemas import TABLES
-from penstock.pipeline.flush.identity import SPAN_IDENTITY, identities, repeated
+from penstock.pipeline.flush.identity import SPAN_IDENTITY, has_name, identities, repeated
 from penstock.pipeline.flush.window import Window
 from penstock.query.tiers import Tier
 
@@ -43,7 +43,7 @@ def _in_lake(rows: pa.Table, found: TableTiers, keys: np.ndarray) -> np.ndarray:
     for file in _overlapping(rows, found.cold.files):
         cold = pq.read_table(file.path, columns=list(SPAN_IDENTITY), partitioning=None)
         window = Window.without_end()
-        window.add(identities("spans", cold), 0.0)
+        window.add(identities("spans", cold.filter(pa.array(has_name("spans", cold)))), 0.0)
         known |= window.knows(keys)
     return known
 

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Final
 
 import duckdb
 
-from penstock.lake.dialects import DUCKDB
-from penstock.lake.schemas import TABLES
-from penstock.lake.views import view_queries
 from penstock.model.errors import InvalidArgument
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from duckdb import DuckDBPyConnection
 
 _READING: Final = frozenset({duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN})
+_NAMES: Final = frozenset({duckdb.token_type.identifier, duckdb.token_type.keyword})
 
 
 def checked(connection: DuckDBPyConnection, sql: str) -> str:
@@ -32,11 +32,16 @@ def checked(connection: DuckDBPyConnection, sql: str) -> str:
     return statement.query
 
 
-def tables_in(connection: DuckDBPyConnection, sql: str) -> set[str]:
-    """The tables and views that a statement names, with the tables behind the views."""
-    named = {name.lower() for name in connection.get_table_names(sql)}
-    behind = {table for table in TABLES if named.intersection(view_queries(DUCKDB, [table]))}
-    return named | behind
+def tables_in(sql: str, known: Iterable[str]) -> set[str]:
+    """Those of the known names that a statement may be speaking of, whatever it means by them."""
+    tokens = duckdb.tokenize(sql)
+    ends = [begin for begin, _ in tokens[1:]] + [len(sql)]
+    words = {
+        sql[begin:end].strip().strip('"').lower()
+        for (begin, kind), end in zip(tokens, ends, strict=True)
+        if kind in _NAMES
+    }
+    return words.intersection(known)
 
 
 def sentence(error: Exception) -> str:
