@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
-from statistics import median, quantiles
+from statistics import median
 from typing import TYPE_CHECKING
 
 from harness import Row, child
-from lake_data import Requests, open_store
+from lake_data import REQUEST_SPANS, Requests, open_store
 from lake_routes import lake_at, spark
 from penstock.pipeline.flush.progress import Reports
 from penstock.pipeline.flush.settings import FlushSettings
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 SEAL_EVERY_S = 0.5
 REQUESTS_A_SEGMENT = 4
 SEGMENT_BYTES = 64 * 1024 * 1024
+SPANS_A_SECOND = int(REQUESTS_A_SEGMENT * REQUEST_SPANS / SEAL_EVERY_S)
 SETTINGS = FlushSettings(flush_max_age_s=1.0)
 LOOK_S = 0.2
 START_LIMIT_S = 60.0
@@ -31,29 +33,33 @@ START_LIMIT_S = 60.0
 
 def freshness(run: Run) -> Iterator[Row]:
     """From the sealing of a batch's oldest segment to its commit."""
-    with run.folder() as folder:
-        data = folder / "data"
-        DataDirectory(data).create()
-        with child(_seal_steadily, data):
-            lags = _lags(data, folder / "lake", 8.0 if run.quick else 60.0)
-    name = f"from seal to commit, {4000} spans/s"
+    with run.folder() as folder, _pipeline(folder) as (query, reports), child(_seal, folder):
+        _first_batch(query, reports)  # it has waited for the stream to start
+        lags = list(_lags(reports, 10.0 if run.quick else 60.0))
+    name = f"from seal to commit, {SPANS_A_SECOND} spans/s"
     yield Row(f"{name}, p50", median(lags), "s", target=3.0, better="lower")
-    yield Row(f"{name}, p95", quantiles(lags, n=20)[-1], "s", better="lower")
+    yield Row(f"{name}, the longest", max(lags), "s", better="lower")
 
 
-def _lags(data: Path, lake: Path, seconds: float) -> list[float]:
-    """Of the batches of that time; the first, which waited for the stream to start, is left out."""
-    reports, lags = Reports(data), []
-    query = start_flush(spark(), data, lake_at(lake), SETTINGS)
+@contextlib.contextmanager
+def _pipeline(folder: Path) -> Iterator[tuple[StreamingQuery, Reports]]:
+    """As `penstock pipeline run` has it within its session, with a shorter age."""
+    DataDirectory(folder).create()
+    reports = Reports(folder)
+    query = start_flush(spark(), folder, lake_at(folder / "lake"), SETTINGS)
     try:
-        _first_batch(query, reports)
-        until = time.monotonic() + seconds
-        while time.monotonic() < until:
+        yield query, reports
+        while query.status["isTriggerActive"]:
             time.sleep(LOOK_S)
-            lags += [report.lag_s for report in reports.new()]
     finally:
         query.stop()
-    return lags
+
+
+def _lags(reports: Reports, seconds: float) -> Iterator[float]:
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        time.sleep(LOOK_S)
+        yield from (report.lag_s for report in reports.new())
 
 
 def _first_batch(query: StreamingQuery, reports: Reports) -> None:
@@ -64,7 +70,7 @@ def _first_batch(query: StreamingQuery, reports: Reports) -> None:
         time.sleep(LOOK_S)
 
 
-def _seal_steadily(data: Path) -> None:
+def _seal(data: Path) -> None:
     requests, number = Requests(16), 0
     with open_store(data, SEGMENT_BYTES) as store:
         due = time.monotonic()

@@ -61,19 +61,26 @@ def _forget_peaks() -> None:
 
 
 def _descendants(pid: int) -> list[int]:
+    """The process and all that come from it. (`children` in /proc leaves some out at times.)"""
+    children: dict[int, list[int]] = {}
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdecimal() and (fields := _stat(int(folder.name))):
+            children.setdefault(int(fields[1]), []).append(int(folder.name))
     found = [pid]
-    with contextlib.suppress(OSError):
-        for task in Path(f"/proc/{pid}/task").iterdir():
-            children = (task / "children").read_text().split()
-            found += [each for child in children for each in _descendants(int(child))]
+    for each in found:
+        found += children.get(each, [])
     return found
 
 
 def _cpu_s(pid: int) -> float:
+    return sum(map(int, _stat(pid)[11:15])) / _TICKS
+
+
+def _stat(pid: int) -> list[str]:
+    """What /proc says of a process, from its state on; empty where it has ended."""
     with contextlib.suppress(OSError):
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        return sum(map(int, fields[11:15])) / _TICKS
-    return 0.0
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return []
 
 
 def _peak_bytes(pid: int) -> int:

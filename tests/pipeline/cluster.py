@@ -67,20 +67,26 @@ class Part:
         return found[1]
 
     @property
-    def running(self) -> list[int]:
-        """The ids of its processes."""
-        return sorted(_of_session(self._process.pid))
+    def running(self) -> dict[int, str]:
+        """Its processes: the command of each, by its id."""
+        return dict(_of_session(self._process.pid))
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing runs that it has started."""
+        return self.running.keys() == {self._process.pid}
 
     def end(self) -> None:
         """As an operator does; then whatever has not obeyed."""
         self._process.terminate()
         try:
-            wait_until(lambda: self._process.poll() is not None and not self.running)
+            self._process.wait(PATIENCE_S)
         finally:
+            # Spark's workers for `foreachBatch` look for their server for ten minutes.
             for process_id in self.running:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(process_id, signal.SIGKILL)
-            self._process.wait()
+        wait_until(lambda: not self.running)
 
     @property
     def _log(self) -> str:
@@ -120,9 +126,17 @@ def standalone_cluster(folder: Path, workers: int = 2) -> Iterator[Cluster]:
         yield Cluster(address, [master, *parts])
 
 
+@dataclass(frozen=True)
+class ConnectServer:
+    """A server of Spark Connect that runs its tasks itself."""
+
+    address: str
+    part: Part
+
+
 @contextlib.contextmanager
-def connect_server(folder: Path) -> Iterator[tuple[str, Part]]:
-    """The address of a Connect server that runs its tasks itself, and the server."""
+def connect_server(folder: Path) -> Iterator[ConnectServer]:
+    """Ready; ended with the block."""
     settings = {
         "spark.connect.grpc.binding.address": "127.0.0.1",
         "spark.connect.grpc.binding.port": "0",
@@ -132,27 +146,22 @@ def connect_server(folder: Path) -> Iterator[tuple[str, Part]]:
         "spark.ui.enabled": "false",
     }
     pairs = [f"--conf={name}={value}" for name, value in settings.items()]
-    server = Part(
-        folder, _SUBMIT, "--class", _CONNECT, "--master=local[2]", *pairs, "spark-internal"
-    )
+    part = Part(folder, _SUBMIT, "--class", _CONNECT, "--master=local[2]", *pairs, "spark-internal")
     try:
-        yield f"sc://{server.says(r'Spark Connect server started at: (127.0.0.1:[0-9]+)')}", server
+        port = part.says(r"Spark Connect server started at: 127\.0\.0\.1:([0-9]+)")
+        yield ConnectServer(f"sc://127.0.0.1:{port}", part)
     finally:
-        server.end()
+        part.end()
 
 
 @contextlib.contextmanager
 def start_command(
     folder: Path, *arguments: str | Path, **variables: str
 ) -> Iterator[subprocess.Popen[str]]:
-    """Starts `penstock` as its users do; it is over after the block.
-
-    Spark's own settings, in `<folder>/conf`, let its executors fit into the cluster.
-    """
-    quick = {"SPARK_CONF_DIR": str(_settings(folder / "conf")), "SPARK_SUBMIT_OPTS": _QUICK}
+    """Starts `penstock` as its users do; it is over after the block."""
     process = subprocess.Popen(
         [SCRIPT, *arguments],
-        env={**os.environ, **quick, **variables},
+        env={**os.environ, **quick_spark(folder), **variables},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -172,6 +181,20 @@ def run_command(folder: Path, *arguments: str | Path) -> Answer:
     return Answer(process.returncode, out, err)
 
 
+def quick_spark(folder: Path) -> dict[str, str]:
+    """Variables for programs that start Spark: little work, and executors that fit the workers."""
+    settings = {
+        **FOR_FEW_ROWS,
+        "spark.executor.extraJavaOptions": _QUICK,
+        "spark.executor.memory": MEMORY,
+    }
+    conf = folder / "conf"
+    conf.mkdir(exist_ok=True)
+    lines = [f"{name} {value}\n" for name, value in settings.items()]
+    (conf / "spark-defaults.conf").write_text("".join(lines))
+    return {"SPARK_CONF_DIR": str(conf), "SPARK_SUBMIT_OPTS": _QUICK}
+
+
 def wait_until(true: Callable[[], bool]) -> None:
     """TimeoutError where it does not become so."""
     deadline = time.monotonic() + PATIENCE_S
@@ -179,18 +202,6 @@ def wait_until(true: Callable[[], bool]) -> None:
         if time.monotonic() > deadline:
             raise TimeoutError(true.__name__)
         time.sleep(_POLL_S)
-
-
-def _settings(folder: Path) -> Path:
-    settings = {
-        **FOR_FEW_ROWS,
-        "spark.executor.extraJavaOptions": _QUICK,
-        "spark.executor.memory": MEMORY,
-    }
-    folder.mkdir(exist_ok=True)
-    lines = [f"{name} {value}\n" for name, value in settings.items()]
-    (folder / "spark-defaults.conf").write_text("".join(lines))
-    return folder
 
 
 def _environment(folder: Path) -> dict[str, str]:
@@ -206,11 +217,12 @@ def _environment(folder: Path) -> dict[str, str]:
     }
 
 
-def _of_session(session_id: int) -> Iterator[int]:
+def _of_session(session_id: int) -> Iterator[tuple[int, str]]:
     """The processes of a session, without those that have ended and wait to be noticed."""
     for stat in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError):  # it has ended meanwhile
             # Behind the name, which may hold anything: state, parent, group, session.
             state, _, _, session = stat.read_text().rpartition(")")[2].split()[:4]
             if int(session) == session_id and state != "Z":
-                yield int(stat.parent.name)
+                command = stat.with_name("cmdline").read_text(errors="replace")
+                yield int(stat.parent.name), command.replace("\0", " ")

@@ -23,6 +23,7 @@ from penstock.cli.serve import serve
 from penstock.cli.subscribers import subscribers
 from penstock.cli.tail import tail
 from penstock.cli.topics import topics
+from penstock.cli.up import up
 from penstock.model.errors import PenstockError
 
 _INTERRUPTED = 130
@@ -34,7 +35,7 @@ def cli() -> None:
     """OpenTelemetry into the lakehouse without losing a span."""
 
 
-for command in (demo, fsck, inspect, load, pipeline, query, serve, subscribers, tail, topics):
+for command in (demo, fsck, inspect, load, pipeline, query, serve, subscribers, tail, topics, up):
     cli.add_command(command)
 
 

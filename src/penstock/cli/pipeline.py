@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 import json
 import signal
-import threading
-from dataclasses import asdict
+import time
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,6 +14,7 @@ import click
 from penstock.cli.common import data_dir_option, existing_data_directory, json_option
 from penstock.cli.serve import config_option, read_config
 from penstock.model.errors import PenstockError
+from penstock.pipeline.flush.ending import Ending
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -57,48 +58,62 @@ def run(
 
     Continuous, in batches of 25 MB or an hour (pipeline.flush_max_mb, flush_max_age_secs), or with
     --once what is there now. Says a line for each batch. It may be killed at any time; SIGTERM or
-    Ctrl-C ends it after the batch under way.
+    Ctrl-C ends it after the batch under way, and a second one at once.
 
     Example: penstock pipeline run --once --data-dir data
     """
-    config = read_config(file, data_dir)
-    with flushing(config, master=master, remote=remote, once=once) as (query, reports):
-        _until_the_end(query, reports, _printer(as_json))
+    config, ending = read_config(file, data_dir), Ending()
+    with (
+        _signals() as end,
+        flushing(config, master=master, remote=remote, once=once, ending=ending) as running,
+    ):
+        _until_the_end(*running, _printer(as_json), end, ending)
 
 
 @contextlib.contextmanager
 def flushing(
-    config: Config, *, master: str, remote: str | None = None, once: bool
+    config: Config,
+    *,
+    master: str,
+    remote: str | None = None,
+    once: bool,
+    ending: Ending | None = None,
 ) -> Iterator[tuple[StreamingQuery, Reports]]:
     """The running stream, and what it says of each batch that it has finished."""
-    from penstock.pipeline.flush.progress import Reports
-    from penstock.pipeline.flush.stream import only_pipeline, start_flush
-
     data_dir = config.data_dir.absolute()
     existing_data_directory(data_dir)
+    with _installed():
+        from penstock.pipeline.flush.progress import Reports
+        from penstock.pipeline.flush.stream import only_pipeline, start_flush, stop_flush
     with only_pipeline(data_dir), spark(master, remote) as session:
         reports = Reports(data_dir)
-        query = start_flush(
-            session, data_dir, lake_settings(config), flush_settings(config), once=once
-        )
+        settings = lake_settings(config), flush_settings(config)
+        query = start_flush(session, data_dir, *settings, once=once, ending=ending)
         try:
             yield query, reports
         finally:
-            query.stop()
+            stop_flush(query)
 
 
 @contextlib.contextmanager
 def spark(master: str, remote: str | None) -> Iterator[SparkSession]:
     """A session for the time of a command; one sentence where Spark is not installed."""
-    try:
+    with _installed():
         from penstock.pipeline import spark_session, stop_session
-    except ImportError as error:
-        raise PenstockError(f"{error.name} is missing: pip install 'penstock[spark]'") from None
     session = spark_session(master, remote=remote)
     try:
         yield session
     finally:
         stop_session(session)
+
+
+@contextlib.contextmanager
+def _installed() -> Iterator[None]:
+    try:
+        yield
+    except ImportError as error:
+        name = (error.name or str(error)).partition(".")[0]
+        raise PenstockError(f"{name} is missing: pip install 'penstock[spark]'") from None
 
 
 def lake_settings(config: Config) -> LakeSettings:
@@ -128,25 +143,33 @@ def flush_settings(config: Config) -> FlushSettings:
 def _printer(as_json: bool) -> Callable[[BatchReport], None]:
     def show(report: BatchReport) -> None:
         click.echo(json.dumps(asdict(report)) if as_json else str(report))
+        for fault in () if as_json else report.faults:
+            click.echo(f"penstock: not all of a segment is in the lake: {fault}", err=True)
 
     return show
 
 
 def _until_the_end(
-    query: StreamingQuery, reports: Reports, show: Callable[[BatchReport], None]
+    query: StreamingQuery,
+    reports: Reports,
+    show: Callable[[BatchReport], None],
+    end: _End,
+    ending: Ending,
 ) -> None:
     """Shows batches until the stream ends, or somebody ends it."""
-    stop = threading.Event()
-    with _signals(stop):
-        while query.isActive and not stop.is_set():
+    from penstock.pipeline.flush.stream import java_lives
+
+    with java_lives():
+        while query.isActive and not end.is_asked:
             for report in reports.new():
                 show(report)
-            stop.wait(_POLL_S)
-    if stop.is_set():
-        query.stop()
-    for report in reports.new():
-        show(report)
-    error = query.exception()
+            time.sleep(_POLL_S)
+        if end.is_asked:
+            ending.ask()
+            query.stop()
+        for report in reports.new():
+            show(report)
+        error = query.exception()
     if error is not None:
         raise PenstockError(_reason(error))
 
@@ -158,12 +181,30 @@ def _reason(error: Any) -> str:
     return own[-1].partition(": ")[2] if own else (lines[0] if lines else type(error).__name__)
 
 
+@dataclass
+class _End:
+    """Plain, since a signal may come while a lock is held."""
+
+    is_asked: bool = False
+
+
 @contextlib.contextmanager
-def _signals(stop: threading.Event) -> Iterator[None]:
-    numbers = (signal.SIGTERM, signal.SIGINT)
-    before = [signal.signal(number, lambda *_: stop.set()) for number in numbers]
-    try:
-        yield
-    finally:
-        for number, handler in zip(numbers, before, strict=True):
+def _signals() -> Iterator[_End]:
+    """Whether SIGTERM or Ctrl-C came; the second one does what it does everywhere."""
+    end = _End()
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+
+    def restore() -> None:
+        for number, handler in before.items():
             signal.signal(number, handler)
+
+    def ask(*_: object) -> None:
+        end.is_asked = True
+        restore()
+
+    for number in before:
+        signal.signal(number, ask)
+    try:
+        yield end
+    finally:
+        restore()

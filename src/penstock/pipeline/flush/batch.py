@@ -9,7 +9,7 @@ from __future__ import annotations
 import heapq
 import logging
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -21,6 +21,7 @@ from penstock.lake.schemas import TABLES, table_of
 from penstock.lake.tables import Lake
 from penstock.lake.target import Target
 from penstock.pipeline.descriptors import segments_of
+from penstock.pipeline.flush.ending import Ending
 from penstock.pipeline.flush.progress import BatchReport, ProgressFile, TableReport
 from penstock.pipeline.flush.recent import remember_recent
 from penstock.pipeline.flush.rewrite import Rewrite, rewritten, unwanted_rows
@@ -79,14 +80,19 @@ class Flush:
     settings: FlushSettings
     epochs: Mapping[str, int]
     """The claim on each table."""
+    ending: Ending = field(default_factory=Ending)
 
     def __getstate__(self) -> dict[str, Any]:
         """Only what it was made of."""
-        names = ("data_dir", "lake_settings", "settings", "epochs")
-        return {name: getattr(self, name) for name in names}
+        return {each.name: getattr(self, each.name) for each in fields(self)}
 
     def __call__(self, described: DataFrame, number: int) -> None:
         """For `foreachBatch`. What it raises has committed nothing of that table."""
+        with self.ending.batch() as begins:
+            if begins:
+                self._take(described, number)
+
+    def _take(self, described: DataFrame, number: int) -> None:
         started = time.monotonic()
         segments = [each for each in _segments(described) if each.signal is not None]
         plans = [plan for plan in map(partial(self._plan, segments), TABLES) if plan.is_new]

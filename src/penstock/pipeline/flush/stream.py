@@ -10,7 +10,10 @@ import json
 import logging
 import shutil
 import uuid
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
+
+from py4j.protocol import Py4JError  # type: ignore[import-untyped] # it has no types
 
 from penstock.lake.commit import claim
 from penstock.lake.positions import read_positions
@@ -18,6 +21,7 @@ from penstock.lake.schemas import TABLES
 from penstock.lake.tables import Lake
 from penstock.model.errors import LogLocked, PenstockError
 from penstock.pipeline.flush.batch import Flush
+from penstock.pipeline.flush.ending import Ending
 from penstock.storage.files import LocalFiles
 
 if TYPE_CHECKING:
@@ -58,12 +62,15 @@ def start_flush(
     settings: FlushSettings,
     *,
     once: bool = False,
+    ending: Ending | None = None,
 ) -> StreamingQuery:
     """Claims the lake's tables, fencing whoever had them, and starts the stream.
 
-    With `once` it takes what is sealed now, and ends.
+    With `once` it takes what is sealed now, and ends. Whoever has the `ending` can wait for the
+    end of the batch under way; `stop` of the query alone cuts it off, which loses nothing.
     """
     flush, positions = claimed(data_dir, lake, settings)
+    flush = replace(flush, ending=ending or Ending())
     flush.acknowledge()  # the last run may have ended between its commit and this
     source = (
         spark.readStream.format("penstock")
@@ -84,6 +91,22 @@ def start_flush(
     if once:
         return writer.trigger(availableNow=True).start()
     return writer.trigger(processingTime=f"{settings.check_interval_s} seconds").start()
+
+
+def stop_flush(query: StreamingQuery) -> None:
+    """Cuts it off; there is nothing to do where Spark's Java has died."""
+    with contextlib.suppress(OSError, Py4JError):
+        query.stop()
+
+
+@contextlib.contextmanager
+def java_lives() -> Iterator[None]:
+    """PenstockError where Spark's Java dies while it is asked something."""
+    try:
+        yield
+    except (OSError, Py4JError) as error:
+        reason = "Spark's Java process has died; what was committed is in the lake"
+        raise PenstockError(reason) from error
 
 
 def claimed(

@@ -6,7 +6,6 @@ A file that is older than a column has nulls there; a type that has become wider
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
@@ -52,21 +51,12 @@ def all_batches(
     return batches(file, columns, most_rows, range(file.num_row_groups))
 
 
-@dataclass(frozen=True, slots=True)
-class Weight:
-    """What reading a file through costs in memory, and how many rows it has."""
-
-    state_bytes: int
-    rows: int
-
-
-def weight(target: Target, path: str) -> Weight:
-    """By its footer: the pages of a row group, once as they are and once as rows."""
+def state_bytes(target: Target, path: str) -> int:
+    """What a reader of the file holds: the pages of a row group, and some of their rows."""
     with opened(target, path) as file:
         footer = file.metadata
         groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
-        largest = max((group.total_byte_size for group in groups), default=0)
-        return Weight(2 * largest, footer.num_rows)
+        return 2 * max((group.total_byte_size for group in groups), default=0)
 
 
 def _fitted(batch: pa.RecordBatch, columns: pa.Schema) -> pa.RecordBatch:

@@ -7,10 +7,11 @@ where one occurs twice, which is rare, is it looked which of the rows came first
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from penstock.pipeline.flush.hashing import mixed
 from penstock.pipeline.flush.identity import SPAN_IDENTITY, identities, repeated
@@ -39,15 +40,6 @@ _BATCH_ROWS: Final = 32 * 1024
 _SUSPECTS_AT_ONCE: Final = 1_000_000
 
 
-@dataclass(frozen=True, slots=True)
-class _Work:
-    """Files, divided among tasks."""
-
-    table: str
-    target: Target
-    parcels: tuple[tuple[LiveFile, ...], ...]
-
-
 def find_repeats(
     spark: SparkSession, table: str, target: Target, files: Sequence[LiveFile]
 ) -> Repeats:
@@ -56,84 +48,110 @@ def find_repeats(
     What is the same `flush.identity` says. Reads the columns that identify the rows of all the
     files; changes nothing.
     """
-    work = _Work(table, target, tuple(map(tuple, parcels(files))))
+    if not files:
+        return {}
+    work = _Work.of(table, target, files)
     suspects = _suspects(spark, work)
     found: dict[str, RowNumbers] = {}
     for begin in range(0, len(suspects), _SUSPECTS_AT_ONCE):
-        some = np.sort(suspects[begin : begin + _SUSPECTS_AT_ONCE])
+        some = suspects[begin : begin + _SUSPECTS_AT_ONCE]
         orders = [(work, number, some) for number in range(len(work.parcels))]
-        for path, rows in _later_rows(work, run_in_tasks(spark, _matching, orders)):
+        matching = [each for parcel in run_in_tasks(spark, _matching, orders) for each in parcel]
+        for path, rows in _later_rows(work, pa.concat_tables(matching)):
             found[path] = np.union1d(found.get(path, rows), rows)
     return found
 
 
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """Files, divided among tasks; pickled to them."""
+
+    table: str
+    target: Target
+    files: tuple[LiveFile, ...]
+    parcels: tuple[tuple[int, ...], ...]
+    """Places in `files`."""
+
+    @classmethod
+    def of(cls, table: str, target: Target, files: Sequence[LiveFile]) -> _Work:
+        ordered = sorted(files, key=lambda file: file.path)
+        places = {file.path: place for place, file in enumerate(ordered)}
+        groups = (tuple(places[file.path] for file in group) for group in parcels(ordered))
+        return cls(table, target, tuple(ordered), tuple(groups))
+
+    @property
+    def identity(self) -> Sequence[str]:
+        """Columns that hold all that makes rows the same."""
+        return SPAN_IDENTITY if self.table == "spans" else self.target.columns.names
+
+
+@dataclass(frozen=True, slots=True)
+class _Hashed:
+    """Some rows of a file."""
+
+    place: int
+    first_row: int
+    rows: pa.Table
+    keys: Hashes
+
+
 def _suspects(spark: SparkSession, work: _Work) -> NDArray[np.uint64]:
-    """Half of each hash that more than one row has."""
-    count = len(work.parcels)
-    if not count:
-        return np.zeros(0, np.uint64)
+    """The first half of each hash that more than one row has."""
 
     def hashed(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in numbers:
             for number in batch.column(0).to_pylist():
-                for _, _, keys in _hashed(work, number, _identity(work)):
-                    yield pa.RecordBatch.from_pydict({"key": keys[:, 0].view(np.int64)})
+                for piece in _hashed(work, number, work.identity):
+                    keys = pa.array(piece.keys[:, 0].view(np.int64))
+                    yield pa.RecordBatch.from_arrays([keys], names=["key"])
 
+    count = len(work.parcels)
     keys = spark.range(0, count, 1, count).mapInArrow(hashed, "key long")
     twice = keys.groupBy("key").count().where("count > 1").select("key")
     return np.asarray(twice.toArrow()["key"].to_numpy()).view(np.uint64)
 
 
-def _matching(order: tuple[_Work, int, NDArray[np.uint64]]) -> pa.Table:
+def _matching(order: tuple[_Work, int, NDArray[np.uint64]]) -> list[pa.Table]:
     """In a task: the rows of a parcel whose hash is suspect, and where they come from."""
     work, number, suspects = order
-    names = [*_identity(work), *(name for name in _ORIGIN if name not in _identity(work))]
+    names = dict.fromkeys((*work.identity, *_ORIGIN))
     found = []
-    row = 0
-    before = ""
-    for file, rows, keys in _hashed(work, number, names):
-        row = 0 if file.path != before else row
-        chosen = np.flatnonzero(np.isin(keys[:, 0], suspects))
-        origins = rows.select(list(_ORIGIN)).take(pa.array(chosen))
-        for name, column in {
-            "path": pa.array([file.path] * len(chosen), pa.string()),
-            "row": pa.array(chosen + row),
-            "key_0": pa.array(keys[chosen, 0]),
-            "key_1": pa.array(keys[chosen, 1]),
-        }.items():
-            origins = origins.append_column(name, column)
-        found.append(origins)
-        row, before = row + rows.num_rows, file.path
-    return pa.concat_tables(found)
+    for piece in _hashed(work, number, list(names)):
+        chosen = np.flatnonzero(np.isin(piece.keys[:, 0], suspects))
+        columns = dict(zip(_ORIGIN, piece.rows.select(_ORIGIN).take(chosen).columns, strict=True))
+        columns["place"] = pa.array(np.full(len(chosen), piece.place))
+        columns["row"] = pa.array(chosen + piece.first_row)
+        for lane in (0, 1):
+            columns[f"key_{lane}"] = pa.array(piece.keys[chosen, lane])
+        found.append(pa.table(columns))
+    return found
 
 
-def _hashed(
-    work: _Work, number: int, names: Sequence[str]
-) -> Iterator[tuple[LiveFile, pa.Table, Hashes]]:
-    """The rows of a parcel, piece by piece, with what identifies them on their day."""
+def _hashed(work: _Work, number: int, names: Sequence[str]) -> Iterator[_Hashed]:
+    """The rows of a parcel with what identifies them on their day."""
     columns = pa.schema([work.target.columns.field(name) for name in names])
-    for file in work.parcels[number]:
+    for place in work.parcels[number]:
+        first_row, file = 0, work.files[place]
         with opened(work.target, file.path) as data:
             for batch in all_batches(data, columns, _BATCH_ROWS):
                 rows = pa.Table.from_batches([batch])
-                keys = identities(work.table, rows)
-                yield file, rows, mixed(keys ^ np.uint64(_ordinal(file.day)))
+                keys = mixed(identities(work.table, rows) ^ _number_of(file.day))
+                yield _Hashed(place, first_row, rows, keys)
+                first_row += batch.num_rows
 
 
-def _later_rows(work: _Work, matching: list[pa.Table]) -> Iterator[tuple[str, RowNumbers]]:
+def _later_rows(work: _Work, rows: pa.Table) -> Iterator[tuple[str, RowNumbers]]:
     """Of rows with the same hash all but those that came first, by their files."""
-    order = [(name, "ascending") for name in (*_ORIGIN, "path", "row")]
-    rows = pa.concat_tables(matching).sort_by(order)
+    rows = rows.sort_by([(name, "ascending") for name in (*_ORIGIN, "place", "row")])
     keys = np.column_stack([rows["key_0"].to_numpy(), rows["key_1"].to_numpy()])
     again = rows.filter(pa.array(repeated(work.table, rows, keys)))
-    paths, numbers = again["path"].to_numpy(), again["row"].to_numpy()
-    for path in np.unique(paths):
-        yield str(path), np.sort(numbers[paths == path])
+    again = again.select(["place", "row"]).sort_by([("place", "ascending"), ("row", "ascending")])
+    begin, numbers = 0, again["row"].to_numpy()
+    runs = pc.run_end_encode(again["place"].combine_chunks())
+    for place, end in zip(runs.values.to_pylist(), runs.run_ends.to_pylist(), strict=True):
+        yield work.files[place].path, numbers[begin:end]
+        begin = end
 
 
-def _identity(work: _Work) -> Sequence[str]:
-    return SPAN_IDENTITY if work.table == "spans" else work.target.columns.names
-
-
-def _ordinal(day: date | None) -> Any:
-    return 0 if day is None else day.toordinal()
+def _number_of(day: date | None) -> np.uint64:
+    return np.uint64(0 if day is None else day.toordinal())

@@ -1,0 +1,4 @@
+"""TBD."""
+from __future__ import annotations
+def compaction(run):
+    yield from ()
