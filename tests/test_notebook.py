@@ -29,7 +29,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     with pytest.MonkeyPatch.context() as patch:
         without_spark(patch)
         data = Data(folder / "data")
-        fill(data, units=30)
+        fill(data, units=60, spans=120, unit_s=15)
         Plain(data).run()
         for name, value in {**quick_spark(folder), "PENSTOCK_DATA_DIR": str(data.root)}.items():
             patch.setenv(name, value)

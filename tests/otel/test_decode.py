@@ -294,3 +294,22 @@ def test_random_bytes_never_raise() -> None:
         [decoded] = decode_requests(TRACES, [bytes(data)])
         assert decoded.count == 1
         assert (decoded.bundle is None) == bool(decoded.problem)
+
+
+@pytest.mark.parametrize("sent", Signal)
+def test_text_that_records_share_is_there_once(sent: Signal) -> None:
+    """A long schema URL and many records in a small request do not become a large bundle."""
+    request: Any = sent.request_class()
+    outer, inner, records = sent.field_names
+    resource = getattr(request, outer).add(schema_url="r" * 50_000)
+    scope = getattr(resource, inner).add(schema_url="s" * 50_000)
+    scope.scope.name = "n" * 50_000
+    for number in range(500):
+        record = getattr(scope, records).add()
+        if sent is Signal.METRICS:
+            record.gauge.data_points.add(as_int=number)
+        if sent is Signal.TRACES:
+            record.trace_id, record.span_id = b"t" * 16, b"s" * 8
+    [decoded] = decode_requests(sent, [request.SerializeToString()])
+    assert decoded.bundle is not None
+    assert decoded.bundle.nbytes < 2_000_000

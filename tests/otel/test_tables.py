@@ -39,7 +39,7 @@ CONTAINERS: dict[str, Any] = {
         "version": (TEXT, "d"),
         "dropped_attributes_count": (U32, ""),
     },
-    "schema_url": (TEXT, ""),
+    "schema_url": (TEXT, "d"),  # OTAP has it plain here: one long URL would be thousands
 }
 VALUES: dict[str, Any] = {
     "type": (pa.uint8(), "*"),

@@ -63,15 +63,18 @@ class Containers:
         records = self.records.offsets.take(scopes)
         return tuple(array.to_pylist()[1:] for array in (resources, scopes, records))
 
-    def add_columns(self, columns: Columns, *, encoded_url: bool = False) -> None:
-        """Adds `resource`, `scope` and `schema_url` of each record."""
+    def add_columns(self, columns: Columns) -> None:
+        """Adds `resource`, `scope` and `schema_url` of each record.
+
+        Texts that records share are dictionaries: one long URL must not become thousands.
+        """
         scope_of = pc.list_parent_indices(self.records)
         resource_of = pc.list_parent_indices(self.scopes).take(scope_of)
         columns.add_struct("resource", self._resource_columns(resource_of))
         columns.add_struct("scope", self._scope_columns(scope_of))
         url = without_defaults(self.records_of("schema_url"))
         if url is not None:
-            columns.add("schema_url", (dictionary(url) if encoded_url else url).take(scope_of))
+            columns.add("schema_url", dictionary(url).take(scope_of))
 
     def records_of(self, field: str) -> pa.Array:
         """A field of the level that holds the records: `ScopeSpans`, …."""

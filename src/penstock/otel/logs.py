@@ -35,7 +35,7 @@ def log_tables(containers: Containers, remainder: Remainder) -> dict[int, pa.Rec
     records = containers.records.values
     columns = Columns()
     columns.add("id", numbers(len(records), pa.uint16()))
-    containers.add_columns(columns, encoded_url=True)
+    containers.add_columns(columns)
     add_fields(columns, slots.LOGS, records, LOG_RECORD, remainder)
     _add_body(columns, records.field("body"))
     return {

@@ -14,16 +14,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 
+from penstock.lake.positions import Position, Source, read_positions
 from penstock.lake.rows import Origin
 from penstock.lake.schemas import TABLES, signal_of
 from penstock.lake.settings import LakeSettings
 from penstock.lake.tables import Lake
 from penstock.metrics import Metrics
+from penstock.pipeline import offsets
 from penstock.pipeline.descriptors import descriptor_rows
 from penstock.pipeline.flush import batch
 from penstock.pipeline.flush.settings import FlushSettings
 from penstock.pipeline.flush.stream import claimed
-from penstock.pipeline.offsets import Position
 from penstock.pipeline.segments import DirectorySegments
 from penstock.storage import DataDirectory
 from penstock.store import Store
@@ -103,7 +104,19 @@ def opened_lake(data: Data) -> Lake:
 def lake_files(data: Data, table: str) -> list[str]:
     """The data files that the table has now."""
     with opened_lake(data) as lake:
-        return sorted(task.file.file_path for task in lake.table(table).scan().plan_files())
+        found = lake.existing(table)
+        tasks = [] if found is None else found.scan().plan_files()
+        return sorted(task.file.file_path for task in tasks)
+
+
+def positions(data: Data) -> dict[Source, Position]:
+    """How far the lake has come, in all tables."""
+    found: dict[Source, Position] = {}
+    with opened_lake(data) as lake:
+        for name in lake.names():
+            table = lake.existing(name)
+            found |= {} if table is None else read_positions(table)
+    return found
 
 
 def lake_rows(data: Data, table: str) -> pa.Table:
@@ -190,7 +203,7 @@ class Plain:
         lake = LakeSettings.of(data.root)
         self.flush, positions = claimed(data.root, lake, FlushSettings(**settings))
         self._positions = {
-            f"{source.topic}/{source.partition}": Position(at.segment_seq + 1, at.offset)
+            f"{source.topic}/{source.partition}": offsets.Position(at.segment_seq + 1, at.offset)
             for source, at in positions.items()
         }
         self._source = DirectorySegments(data.root)

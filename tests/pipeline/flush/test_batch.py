@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.lake.positions import Position, Source, read_positions
+from penstock.lake.positions import Position, Source
 from penstock.lake.schemas import TABLES
 from penstock.model import Topic
 from penstock.model.errors import Fenced
@@ -27,6 +27,7 @@ from tests.pipeline.flush.helpers import (
     logs,
     names_in,
     opened_lake,
+    positions,
 )
 from tests.pipeline.helpers import LOGS, TRACES, Data, named, spans
 from tests.pipeline.listing import segment
@@ -39,16 +40,6 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.usefixtures("plain")
 ACME = Topic("acme", "traces")
-
-
-def positions(data: Data) -> dict[Source, Position]:
-    """Of all tables."""
-    with opened_lake(data) as lake:
-        return {
-            source: position
-            for name in TABLES
-            for source, position in read_positions(lake.table(name)).items()
-        }
 
 
 def snapshots(data: Data) -> list[int | None]:

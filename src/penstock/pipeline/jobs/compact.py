@@ -41,7 +41,7 @@ MERGED_ROWS: Final = 3_000_000
 """The most rows of a merged file: their sort columns are in memory."""
 MERGED_FILES: Final = 256
 """The most files that are merged at once: all of them are open."""
-_READERS_SHARE: Final = 0.5
+_READERS_SHARE: Final = 0.4
 """Of a task's memory; the rest is the row group that is written, and the order of the rows."""
 
 

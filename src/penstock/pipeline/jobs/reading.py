@@ -19,15 +19,16 @@ if TYPE_CHECKING:
 PARTS_OF_A_ROW_GROUP: Final = 16
 """A row group holds no more than some 64 MB of rows, of whatever width: nobody writes more at
 once. A 16th of it is then never much."""
-_BUFFER_BYTES: Final = 64 * 1024
+_READER_BYTES: Final = 1_000_000
+"""Of a reader itself, however small its file is."""
 
 
 @contextlib.contextmanager
 def opened(target: Target, path: str) -> Iterator[pq.ParquetFile]:
-    """The file, read as it is needed and not ahead."""
+    """The file; what is read of it comes a whole row group at once."""
     with (
         target.io.new_input(path).open() as stream,
-        pq.ParquetFile(stream, buffer_size=_BUFFER_BYTES, pre_buffer=False) as file,
+        pq.ParquetFile(stream, pre_buffer=True) as file,
     ):
         yield file
 
@@ -56,7 +57,8 @@ def state_bytes(target: Target, path: str) -> int:
     with opened(target, path) as file:
         footer = file.metadata
         groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
-        return 2 * max((group.total_byte_size for group in groups), default=0)
+        largest = max((group.total_byte_size for group in groups), default=0)
+        return 2 * int(largest) + _READER_BYTES
 
 
 def _fitted(batch: pa.RecordBatch, columns: pa.Schema) -> pa.RecordBatch:

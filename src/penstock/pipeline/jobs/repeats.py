@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from datetime import date
 
+    import pyarrow.parquet as pq
     from numpy.typing import NDArray
     from pyspark.sql import SparkSession
 
@@ -79,10 +80,15 @@ class _Work:
         groups = (tuple(places[file.path] for file in group) for group in parcels(ordered))
         return cls(table, target, tuple(ordered), tuple(groups))
 
+    def identity(self, data: pq.ParquetFile) -> Sequence[str]:
+        """Columns of a file that hold all that makes its rows the same as others."""
+        has_names = self.table == "spans" and _has_names(data)
+        return SPAN_IDENTITY if has_names else self.target.columns.names
+
     @property
-    def identity(self) -> Sequence[str]:
-        """Columns that hold all that makes rows the same."""
-        return SPAN_IDENTITY if self.table == "spans" else self.target.columns.names
+    def wanted(self) -> Sequence[str]:
+        """Columns that say which of the same rows stays."""
+        return (*_ORIGIN, *SPAN_IDENTITY) if self.table == "spans" else _ORIGIN
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +107,7 @@ def _suspects(spark: SparkSession, work: _Work) -> NDArray[np.uint64]:
     def hashed(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in numbers:
             for number in batch.column(0).to_pylist():
-                for piece in _hashed(work, number, work.identity):
+                for piece in _hashed(work, number, ()):
                     keys = pa.array(piece.keys[:, 0].view(np.int64))
                     yield pa.RecordBatch.from_arrays([keys], names=["key"])
 
@@ -114,11 +120,11 @@ def _suspects(spark: SparkSession, work: _Work) -> NDArray[np.uint64]:
 def _matching(order: tuple[_Work, int, NDArray[np.uint64]]) -> list[pa.Table]:
     """In a task: the rows of a parcel whose hash is suspect, and where they come from."""
     work, number, suspects = order
-    names = dict.fromkeys((*work.identity, *_ORIGIN))
     found = []
-    for piece in _hashed(work, number, list(names)):
+    for piece in _hashed(work, number, work.wanted):
         chosen = np.flatnonzero(np.isin(piece.keys[:, 0], suspects))
-        columns = dict(zip(_ORIGIN, piece.rows.select(_ORIGIN).take(chosen).columns, strict=True))
+        rows = piece.rows.select(work.wanted).take(chosen)
+        columns = dict(zip(work.wanted, rows.columns, strict=True))
         columns["place"] = pa.array(np.full(len(chosen), piece.place))
         columns["row"] = pa.array(chosen + piece.first_row)
         for lane in (0, 1):
@@ -127,12 +133,13 @@ def _matching(order: tuple[_Work, int, NDArray[np.uint64]]) -> list[pa.Table]:
     return found
 
 
-def _hashed(work: _Work, number: int, names: Sequence[str]) -> Iterator[_Hashed]:
-    """The rows of a parcel with what identifies them on their day."""
-    columns = pa.schema([work.target.columns.field(name) for name in names])
+def _hashed(work: _Work, number: int, others: Sequence[str]) -> Iterator[_Hashed]:
+    """The rows of a parcel with what identifies them on their day, and other columns."""
     for place in work.parcels[number]:
         first_row, file = 0, work.files[place]
         with opened(work.target, file.path) as data:
+            names = dict.fromkeys((*work.identity(data), *others))
+            columns = pa.schema([work.target.columns.field(name) for name in names])
             for batch in all_batches(data, columns, _BATCH_ROWS):
                 rows = pa.Table.from_batches([batch])
                 keys = mixed(identities(work.table, rows) ^ _number_of(file.day))
@@ -151,6 +158,23 @@ def _later_rows(work: _Work, rows: pa.Table) -> Iterator[tuple[str, RowNumbers]]
     for place, end in zip(runs.values.to_pylist(), runs.run_ends.to_pylist(), strict=True):
         yield work.files[place].path, numbers[begin:end]
         begin = end
+
+
+def _has_names(data: pq.ParquetFile) -> bool:
+    """Whether its footer says that all spans have ids; those without are read as a whole."""
+    footer = data.metadata
+    for number in range(footer.num_row_groups):
+        group = footer.row_group(number)
+        for chunk in (group.column(place) for place in range(group.num_columns)):
+            if chunk.path_in_schema in SPAN_IDENTITY[1:] and not _is_named(chunk.statistics):
+                return False
+    return True
+
+
+def _is_named(ids: pq.Statistics | None) -> bool:
+    if ids is None or not ids.has_null_count or ids.null_count or not ids.has_min_max:
+        return False
+    return bool(str(ids.min).strip("0"))
 
 
 def _number_of(day: date | None) -> np.uint64:
