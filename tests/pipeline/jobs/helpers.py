@@ -47,9 +47,7 @@ def sent(offset: int, topic: str) -> Row:
     }
 
 
-def span(
-    trace: str, number: str, parent: str | None = None, *, at_ns: int, **columns: Any
-) -> Row:
+def span(trace: str, number: str, parent: str | None = None, *, at_ns: int, **columns: Any) -> Row:
     """A span of a second that `shop` has served."""
     row = {
         **sent(0, "traces"),

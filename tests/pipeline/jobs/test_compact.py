@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,13 +15,15 @@ from penstock.model.errors import FilesReplaced, InvalidSetting
 from penstock.pipeline.jobs.compact import commit_day, compact, compact_day, plan_day, write_day
 from penstock.pipeline.jobs.settings import CompactSettings
 from tests.lake.helpers import DAY, NEXT_DAY, Flush, Later, spans
-from tests.pipeline.jobs.helpers import content, filled, paths, rows_of_files, span, stored
+from tests.pipeline.jobs.helpers import content, paths, rows_of_files, stored
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyspark.sql import SparkSession
 
 TWO = CompactSettings(min_files=2)
+IN_TURNS = CompactSettings(min_files=2, memory_bytes=6_000_000)
+"""Memory for two small files at once."""
 
 
 def several(lake: Lake, count: int = 4, rows: int = 6) -> Table:
@@ -32,6 +33,11 @@ def several(lake: Lake, count: int = 4, rows: int = 6) -> Table:
     for number in range(count):
         flush.flush(spans(range(number, count * rows, count)))
     return table
+
+
+def size(path: str) -> int:
+    """Of a file."""
+    return Path(path).stat().st_size
 
 
 def test_small_files_become_one_with_the_same_rows(spark: SparkSession, lake: Lake) -> None:
@@ -70,13 +76,25 @@ def test_day_with_few_small_files_waits(spark: SparkSession, lake: Lake) -> None
 
 def test_large_files_stay_as_they_are(spark: SparkSession, lake: Lake) -> None:
     """A file of half the target is done."""
-    table = filled(lake, "spans", *([span("a", f"{n}", at_ns=n)] for n in range(3)))
-    Flush(table).flush(spans(range(500), dt.date(1970, 1, 1)))
-    [*_, large] = sorted(paths(table, dt.date(1970, 1, 1)), key=lambda path: Path(path).stat().st_size)
-    settings = CompactSettings(min_files=2, target_bytes=2 * Path(large).stat().st_size)
-    [report] = compact(spark, lake, settings)
+    table = several(lake, count=3)
+    Flush(table).flush(spans(range(100, 600)))
+    large = max(paths(table), key=size)
+    [report] = compact(spark, lake, CompactSettings(min_files=2, target_bytes=2 * size(large)))
     assert (report.files_before, report.files_after) == (4, 2)
-    assert large in paths(table, dt.date(1970, 1, 1))
+    assert large in paths(table)
+
+
+def test_repeated_row_leaves_a_large_file_too(spark: SparkSession, lake: Lake) -> None:
+    """The day is free of repeats, also where files are not merged."""
+    table = several(lake, count=3)
+    again = spans(range(100, 600)).to_pylist()
+    again[7] |= {"trace_id": f"{4 // 4:032x}", "span_id": f"{4:016x}"}
+    Flush(table).flush(pa.Table.from_pylist(again, schema=SPANS))
+    large = max(paths(table), key=size)
+    settings = CompactSettings(min_files=2, target_bytes=2 * size(large))
+    [report] = compact(spark, lake, settings)
+    assert (report.repeats, report.files_after, rows_of_files(table)) == (1, 2, [18, 499])
+    assert large not in paths(table)
 
 
 def test_only_the_named_days_and_tables_are_compacted(spark: SparkSession, lake: Lake) -> None:
@@ -100,9 +118,7 @@ def test_rows_without_a_time_are_compacted_too(spark: SparkSession, lake: Lake) 
     assert (report.day, report.files_after, rows_of_files(table)) == (None, 1, [3])
 
 
-def test_files_from_before_a_new_column_have_nulls_there(
-    spark: SparkSession, lake: Lake
-) -> None:
+def test_files_from_before_a_new_column_have_nulls_there(spark: SparkSession, lake: Lake) -> None:
     """Old and new files become one."""
     several(lake, count=2)
     table = lake.table("spans", Shape(pa.schema([*SPANS, ("zone", pa.string())])))
@@ -117,7 +133,7 @@ def test_merging_within_little_memory_takes_turns(spark: SparkSession, lake: Lak
     """Two files at once, then two of what they became."""
     table = several(lake)
     before = content(table)
-    list(compact(spark, lake, CompactSettings(min_files=2, memory_bytes=6_000_000)))
+    list(compact(spark, lake, IN_TURNS))
     operations = [s.summary["penstock.operation"] for s in table.refresh().metadata.snapshots]
     assert operations.count("compact") == 2
     assert content(table) == before
@@ -166,13 +182,11 @@ def test_lost_race_is_in_the_report(
     assert (report.problem, report.files_after) == ("another one was faster", 4)
 
 
-def test_killed_before_its_commit_it_leaves_orphans_only(
-    spark: SparkSession, lake: Lake
-) -> None:
+def test_killed_before_its_commit_it_leaves_orphans_only(spark: SparkSession, lake: Lake) -> None:
     """The next one does the work, and what was left is deleted later."""
     table = several(lake)
     before = content(table)
-    plan = plan_day(spark, "spans", table, DAY, CompactSettings(min_files=2, memory_bytes=6_000_000))
+    plan = plan_day(spark, "spans", table, DAY, IN_TURNS)
     assert plan is not None
     left = {Path(file.path) for file in write_day(spark, plan)}
     assert content(table) == before
