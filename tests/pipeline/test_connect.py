@@ -77,6 +77,6 @@ def test_stream_of_a_killed_client_is_fenced_by_the_next_run(
         killed.kill()
     assert run_once(server, data, tmp_path) == {}
     data.seal([spans(*range(10))], [spans(*range(10, 20))])
-    server.part.says(r"(XXX)")
+    server.part.says(r"penstock\.model\.errors\.(Fenced)")
     assert run_once(server, data, tmp_path) == {"spans": 20}
     assert lake_rows(data.root) == {**stored, "spans": stored["spans"] + 20}

@@ -58,6 +58,8 @@ def of_messages(rows: pa.Table, keys: Hashes) -> Hashes:
 
 def repeated(table: str, rows: pa.Table, keys: Hashes) -> NDArray[np.bool_]:
     """The rows that are the same as an earlier one of these."""
+    if not _may_repeat(keys):
+        return np.zeros(len(keys), bool)
     order = np.lexsort((np.arange(len(keys)), keys[:, 1], keys[:, 0]))
     same = np.zeros(len(keys), bool)
     same[1:] = (keys[order[1:]] == keys[order[:-1]]).all(axis=1)
@@ -66,6 +68,12 @@ def repeated(table: str, rows: pa.Table, keys: Hashes) -> NDArray[np.bool_]:
     found = np.zeros(len(keys), bool)
     found[order] = same
     return found
+
+
+def _may_repeat(keys: Hashes) -> bool:
+    """Sorting half of the bits, and not where they come from, is a tenth of the work."""
+    half = np.sort(keys[:, 0])
+    return bool((half[1:] == half[:-1]).any())
 
 
 def _from_another_message(

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import functions as f
 
 from penstock.pipeline.jobs.histogram import BUCKETS_PER_DOUBLING, ZERO_BUCKET, quantiles
@@ -82,8 +83,6 @@ def with_quantiles(rows: pa.Table) -> pa.Table:
 
 def _within(values: pa.Array, rows: pa.Table) -> pa.Array:
     """None is beyond the shortest and the longest duration."""
-    import pyarrow.compute as pc
-
     least = pc.max_element_wise(values, rows["duration_min_ns"], skip_nulls=False)
     return pc.min_element_wise(least, rows["duration_max_ns"], skip_nulls=False)
 

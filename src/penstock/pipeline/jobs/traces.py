@@ -40,11 +40,12 @@ def traces(spans: DataFrame, begin_us: int, end_us: int) -> DataFrame:
             f.array_sort(f.collect_set("service_name")).alias("services"),
         )
     )
+    duration = f.try_subtract("end_ns", "begin_ns")
     return whole.where((f.col("time") >= begin_us) & (f.col("time") < end_us)).select(
         "time",
         "namespace",
         "trace_id",
-        f.greatest(f.col("end_ns") - f.col("begin_ns"), f.lit(0)).alias("duration_ns"),
+        f.when(duration >= 0, duration).otherwise(f.when(duration < 0, 0)).alias("duration_ns"),
         f.col("root.service_name").alias("root_service"),
         f.col("root.name").alias("root_name"),
         "span_count",
