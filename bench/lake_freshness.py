@@ -19,8 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from harness import Run
     from pyspark.sql.streaming.query import StreamingQuery
+
+    from harness import Run
 
 SEAL_EVERY_S = 0.5
 REQUESTS_A_SEGMENT = 4

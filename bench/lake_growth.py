@@ -2,43 +2,35 @@
 
 from __future__ import annotations
 
-import dataclasses
 import datetime as dt
-import os
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from harness import Row
 from lake_data import REQUEST_SPANS, Requests, open_store
+from lake_files import fill, written_apart
 from lake_processes import cpu_s
 from lake_routes import lake_at, spark
-from penstock.lake.commit import claim, commit
-from penstock.lake.layout import batch_key, data_path
-from penstock.lake.positions import Position, Source, read_positions
+from penstock.lake.commit import claim
 from penstock.lake.schemas import SPANS, TABLES
 from penstock.lake.tables import Lake
-from penstock.lake.target import Target
-from penstock.lake.writer import write_rows
 from penstock.pipeline.descriptors import descriptor_rows
 from penstock.pipeline.flush.batch import Flush
 from penstock.pipeline.flush.settings import FlushSettings
 from penstock.pipeline.segments import DirectorySegments
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
+    from pathlib import Path
 
     from harness import Run
-    from penstock.lake.files import WrittenFile
     from penstock.store import Store
 
 SEGMENT_BYTES = 64 * 1024 * 1024
 BATCH_SPANS = 25_000
 LAST_DAY = dt.date(2026, 9, 20)
-FILLING = Source("/filling/traces", 0)
-FILES_A_COMMIT = 300
 
 
 @dataclass
@@ -89,38 +81,15 @@ def _seal_batch(store: Store, requests: Requests, number: int) -> None:
 
 def _grown(folder: Path, name: str, *, days: int, files: int) -> Grown:
     lake = lake_at(folder / name)
+    apart = written_apart(folder / f"{name}, apart", [_rows(days)])
     with Lake.open(lake) as opened:
-        table = opened.table("spans")
-        base = dataclasses.replace(Target.of(table), location=str(folder / f"{name} base"))
-        _fill(opened, write_rows(_rows(days), base, "base", 0), files)
+        fill(opened.table("spans"), apart, files)
         epochs = {name: claim(opened.table(name)) for name in TABLES}
     return Grown(Flush(folder / "data", lake, FlushSettings(), epochs))
 
 
-def _fill(lake: Lake, base: Sequence[WrittenFile], count: int) -> None:
-    """Commits copies of the files; a commit's cost depends on how many there are, not on rows."""
-    table = lake.table("spans")
-    epoch = claim(table)
-    for first in range(0, count, FILES_A_COMMIT):
-        start = read_positions(table)
-        end = {**start, FILLING: Position(first + 1, first + 1)}
-        key = batch_key(start, end, epoch)
-        files = [
-            _linked(base[number % len(base)], data_path(table.location(), None, key, number))
-            for number in range(first, min(first + FILES_A_COMMIT, count))
-        ]
-        commit(table, files, start=start, end=end, epoch=epoch)
-
-
-def _linked(file: WrittenFile, path: str) -> WrittenFile:
-    """Another name for the file that there is."""
-    Path(path).parent.mkdir(parents=True, exist_ok=True)
-    os.link(file.path, path)
-    return dataclasses.replace(file, path=path)
-
-
 def _rows(days: int) -> pa.Table:
-    """One a day."""
+    """One a day: a commit's cost depends on how many files there are, not on what they hold."""
     numbers = range(days)
     noons = [
         dt.datetime.combine(LAST_DAY - dt.timedelta(days=number), dt.time(12), dt.UTC)

@@ -61,7 +61,8 @@ def _forget_peaks() -> None:
 
 
 def _descendants(pid: int) -> list[int]:
-    """The process and all that come from it. (`children` in /proc leaves some out at times.)"""
+    """The process and all that come from it."""
+    # By their parents: the list of `children` in /proc leaves some out at times.
     children: dict[int, list[int]] = {}
     for folder in Path("/proc").iterdir():
         if folder.name.isdecimal() and (fields := _stat(int(folder.name))):

@@ -5,7 +5,6 @@ Both take a batch of spans from its segments to Parquet, without those that were
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import time
 from typing import TYPE_CHECKING

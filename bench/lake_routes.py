@@ -61,9 +61,7 @@ def lake_at(folder: Path) -> LakeSettings:
 
 def flush(data: Sealed, lake: Path, settings: FlushSettings | None = None) -> None:
     """What `penstock pipeline run --once` does within its session."""
-    query = start_flush(
-        spark(), data.folder, lake_at(lake), settings or FlushSettings(), once=True
-    )
+    query = start_flush(spark(), data.folder, lake_at(lake), settings or FlushSettings(), once=True)
     query.awaitTermination()
 
 

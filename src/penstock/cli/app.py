@@ -18,6 +18,7 @@ from penstock.cli.fsck import fsck
 from penstock.cli.inspect import inspect
 from penstock.cli.load import load
 from penstock.cli.pipeline import pipeline
+from penstock.cli.pipeline_jobs import compact, expire, rollup
 from penstock.cli.query import query
 from penstock.cli.serve import serve
 from penstock.cli.subscribers import subscribers
@@ -37,6 +38,8 @@ def cli() -> None:
 
 for command in (demo, fsck, inspect, load, pipeline, query, serve, subscribers, tail, topics, up):
     cli.add_command(command)
+for command in (compact, rollup, expire):
+    pipeline.add_command(command)
 
 
 def main() -> None:

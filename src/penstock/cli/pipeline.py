@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import signal
 import time
 from dataclasses import asdict, dataclass
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from penstock.server.config import Config
 
 _POLL_S = 0.2
+_OWN_ERROR = re.compile(r"^penstock\.model\.errors\.\w+: (.+)$", re.MULTILINE)
+_ERROR = re.compile(r"^(?:Caused by: )?(?:[\w$]+\.)*(\w+(?:Error|Exception): .+)$", re.MULTILINE)
 
 master_option = click.option(
     "--master", default="local[*]", show_default=True, help="The Spark master."
@@ -175,10 +178,15 @@ def _until_the_end(
 
 
 def _reason(error: Any) -> str:
-    """The sentence that our own code raised, out of what Spark and Python have put around it."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    own = [line for line in lines if line.startswith("penstock.model.errors.")]
-    return own[-1].partition(": ")[2] if own else (lines[0] if lines else type(error).__name__)
+    """The sentence that was raised first, out of what Spark and Python have put around it."""
+    told = str(error).partition("=== Streaming Query ===")[0]
+    own = _OWN_ERROR.findall(told)
+    if own:
+        return str(own[-1])
+    if "Python worker exited unexpectedly" in told:
+        return "one of Spark's Python workers was killed or has crashed"
+    others = _ERROR.findall(told)
+    return str(others[-1]) if others else (told.strip().partition("\n")[0] or type(error).__name__)
 
 
 @dataclass

@@ -37,19 +37,19 @@ def batches(data: Data) -> list[dict[str, Any]]:
 
 def test_segments_go_to_the_lake_once(spark: SparkSession, sent: Sent) -> None:
     """In batches of the size that is wanted; a second run finds nothing, a third what is new."""
-    sent.seal([spans(1)], [spans(2)], [spans(3)])
-    sent.seal([spans(4)], topic=Topic("acme", "traces"), partition=3)
+    sent.seal([spans(1)])
+    sent.seal([spans(2)], topic=Topic("acme", "traces"), partition=3)
     run_once(spark, sent.data, batch_bytes=1)
-    assert [each["segments"] for each in batches(sent.data)] == [1, 1, 1, 1]
+    assert [each["segments"] for each in batches(sent.data)] == [1, 1]
     run_once(spark, sent.data)
-    assert len(batches(sent.data)) == 4
-    sent.seal([spans(5)])
+    assert len(batches(sent.data)) == 2
+    sent.seal([spans(3)])
     run_once(spark, sent.data)
     assert_exactly_once(sent)
     assert batches(sent.data)[-1]["rows"] == {"spans": 1}
     delivered = read_delivered(sent.data.root)
     assert delivered is not None
-    assert delivered.through == {"/acme/traces/3": 0, "/default/traces/0": 3}
+    assert delivered.through == {"/acme/traces/3": 0, "/default/traces/0": 1}
 
 
 def test_faults_and_repeats_do_not_stop_the_stream(spark: SparkSession, data: Data) -> None:
@@ -67,20 +67,17 @@ def test_faults_and_repeats_do_not_stop_the_stream(spark: SparkSession, data: Da
 
 
 def test_lake_decides_and_not_the_checkpoint(spark: SparkSession, sent: Sent) -> None:
-    """A checkpoint that is ahead of the lake, or deleted, or nonsense, changes nothing."""
+    """A checkpoint that is ahead of the lake, or nonsense, changes nothing."""
     checkpoints = sent.data.root / "pipeline/checkpoints"
-    sent.seal([spans(1)])
+    sent.seal([spans(1)], [spans(2)])
     run_once(spark, sent.data)
-    shutil.rmtree(checkpoints)
-    sent.seal([spans(2)])
-    run_once(spark, sent.data)
-    assert_exactly_once(sent)
     shutil.rmtree(sent.data.root / "lake")  # as if it were new; the checkpoint knows more
-    for file in checkpoints.rglob("[0-9]"):
+    [last] = checkpoints.iterdir()
+    for file in last.rglob("[0-9]"):
         file.write_text("nonsense")
     run_once(spark, sent.data)
     assert_exactly_once(sent)
-    assert len([*checkpoints.iterdir()]) == 1
+    assert last not in checkpoints.iterdir()
 
 
 def test_batch_waits_for_its_size(spark: SparkSession, data: Data) -> None:
@@ -156,9 +153,3 @@ def test_killed_worker_loses_nothing(
     assert read_delivered(sent.data.root).through == {}  # type: ignore[union-attr] # it is there
     run_once(spark, sent.data, repeat_window_s=0)
     assert_exactly_once(sent)
-
-
-def test_empty_data_directory_is_no_error(spark: SparkSession, data: Data) -> None:
-    """The pipeline may be started before the first request comes."""
-    run_once(spark, data)
-    assert batches(data) == []

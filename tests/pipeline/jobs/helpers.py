@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from penstock.lake.files import files_of_day, live_files
 from penstock.lake.schemas import TABLES
+from penstock.pipeline.jobs.schemas import SHAPES
 from tests.lake.helpers import DAY, Flush
 
 if TYPE_CHECKING:
@@ -92,7 +93,8 @@ def filled(lake: Lake, name: str, *files: Iterable[Row]) -> Table:
 
 def as_table(name: str, rows: Iterable[Row]) -> pa.Table:
     """Rows as the flush has them."""
-    return pa.Table.from_pylist(list(rows), schema=TABLES[name])
+    schema = SHAPES[name].schema if name in SHAPES else TABLES[name]
+    return pa.Table.from_pylist(list(rows), schema=schema)
 
 
 def content(table: Table) -> list[Row]:

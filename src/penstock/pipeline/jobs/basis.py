@@ -13,12 +13,18 @@ import json
 from dataclasses import asdict, dataclass
 from datetime import date
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
+
+from penstock.lake.transaction import commit_snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from pyiceberg.table import Table
+    from pyiceberg.table.update.snapshot import _SnapshotProducer
+
     from penstock.lake.files import LiveFile
+    from penstock.lake.transaction import SnapshotTransaction
     from penstock.pipeline.jobs.days import Window
 
 PREFIX: Final = "penstock.rollup."
@@ -88,6 +94,22 @@ def final_before(properties: Mapping[str, str]) -> date:
         return date.fromisoformat(properties.get(FINAL_BEFORE, ""))
     except ValueError:
         return date.min
+
+
+def mark_final(table: Table, before: date) -> None:
+    """Has the days before that one stay as they are, and forgets what they were computed from."""
+
+    def stage(transaction: SnapshotTransaction) -> _SnapshotProducer[Any]:
+        days = {name: day_of(name) for name in table.properties}
+        forgotten = [name for name, day in days.items() if day is not None and day < before]
+        transaction.set_properties({FINAL_BEFORE: before.isoformat()})
+        transaction.remove_properties(*forgotten)
+        summary = {"penstock.operation": "final"}
+        with transaction.update_snapshot(summary).fast_append() as append:
+            return append
+
+    table.refresh()
+    commit_snapshot(table, stage)
 
 
 def _digest(salt: str, files: Iterable[LiveFile]) -> str:

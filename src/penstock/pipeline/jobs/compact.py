@@ -95,13 +95,24 @@ def compact(
     cannot be compacted is reported, and the others go on.
     """
     settings = settings or CompactSettings()
+    for name, table, day in due_days(lake, settings, tables=tables, days=days):
+        yield compact_day(spark, name, table, day, settings)
+
+
+def due_days(
+    lake: Lake,
+    settings: CompactSettings,
+    *,
+    tables: Iterable[str] = tuple(TABLES),
+    days: Iterable[date | None] | None = None,
+) -> Iterator[tuple[str, Table, date | None]]:
+    """The days with so many small files that they are worth it; reads the tables' manifests."""
     chosen = None if days is None else set(days)
     for name in tables:
         table = lake.existing(name)
         if table is not None:
-            for day in _days(table, settings):
-                if chosen is None or day in chosen:
-                    yield compact_day(spark, name, table, day, settings)
+            due = _days(table, settings)
+            yield from ((name, table, day) for day in due if chosen is None or day in chosen)
 
 
 def compact_day(

@@ -26,13 +26,17 @@ _QUANTILES: Final = {50: 0.5, 90: 0.9, 95: 0.95, 99: 0.99}
 _LARGEST: Final = 2**63 - 1
 
 
-def red(spans: DataFrame) -> DataFrame:
-    """A row for each service and minute; `buckets` in place of histogram and quantiles."""
+def red(spans: DataFrame, begin_us: int, end_us: int) -> DataFrame:
+    """A row for each service and minute from `begin_us` on and before `end_us`.
+
+    It has `buckets` in place of histogram and quantiles.
+    """
+    is_inside = (f.col(TIME_US) >= begin_us) & (f.col(TIME_US) < end_us)
     minute = (f.col(TIME_US) - f.pmod(f.col(TIME_US), f.lit(MINUTE_US))).alias("time")
     where = ["namespace", "service_name", "time"]
     duration = f.col("duration_ns")
     by_bucket = (
-        spans.where(f.col("kind").isin(*_REQUESTS))
+        spans.where(is_inside & f.col("kind").isin(*_REQUESTS))
         .select(
             *where[:2],
             minute,

