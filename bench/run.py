@@ -14,7 +14,7 @@ from harness import HEADINGS, Row, Table, describe, interruptible
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-BENCHMARKS = ["log", "store", "otel", "ingest"]
+BENCHMARKS = ["log", "store", "otel", "ingest", "lake"]
 FOLDER = Path(__file__).parent
 RESULTS = FOLDER / "RESULTS.md"
 

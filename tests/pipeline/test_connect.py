@@ -80,3 +80,17 @@ def test_stream_of_a_killed_client_ends_when_another_runs(
     server.part.says("Query penstock-flush .* (terminated with error)")
     assert run_once(server, data, tmp_path) == {"spans": 20}
     assert lake_rows(data.root) == {**stored, "spans": stored["spans"] + 20}
+
+
+@pytest.mark.soak
+def test_server_that_dies_is_told_in_one_sentence(data: Data, tmp_path: Path) -> None:
+    """Spark itself would look for it for ten minutes, deaf to signals."""
+    stored = fill(data)
+    with connect_server(tmp_path / "server") as server:
+        command = ("pipeline", "run", "--remote", server.address, "--data-dir", data.root)
+        with start_command(tmp_path, *command, PENSTOCK_PIPELINE_FLUSH_MAX_AGE_SECS="0") as run:
+            wait_until(lambda: read_progress(data.root) is not None)
+            server.part.end()
+            _, err = run.communicate(timeout=PATIENCE_S)
+    assert err == "penstock: Spark does not answer any more; what was committed is in the lake\n"
+    assert lake_rows(data.root) == stored

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import socket
 import threading
+import warnings
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
@@ -71,9 +72,18 @@ def _connected(remote: str, app: str, settings: Mapping[str, str]) -> SparkSessi
     for key, value in settings.items():
         builder = builder.config(key, value)
     try:
-        return builder.getOrCreate()
+        return _less_patient(builder.getOrCreate())
     except (ImportError, PySparkException) as error:
         raise PenstockError(f"{remote} cannot be used: {launch.sentence(error)}") from error
+
+
+def _less_patient(spark: SparkSession) -> SparkSession:
+    """A server that has ended is not looked for longer than about 12 s, instead of ten minutes."""
+    from pyspark.sql.connect.client.retries import DefaultPolicy
+
+    warnings.filterwarnings("ignore", r"\[RETRIES_EXCEEDED\]", UserWarning)  # it is raised as well
+    spark.client.set_retry_policies([DefaultPolicy(max_retries=6, max_backoff=4_000)])
+    return spark
 
 
 def _check_reachable(remote: str) -> None:

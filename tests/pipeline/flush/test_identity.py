@@ -69,8 +69,9 @@ def test_span_sent_to_another_partition_is_the_same() -> None:
 )
 def test_spans_without_ids_are_not_taken_for_each_other(ids: Row) -> None:
     """They are known by what they say, as log records are."""
-    rows = [span(name=name, _offset=offset, **ids) for name, offset in (("a", 1), ("b", 1))]
-    assert kept("spans", *rows, rows[0], {**rows[1], "_offset": 2}) == [0, 1, 2]
+    sent = [("a", 1), ("b", 1), ("a", 1), ("b", 2), ("c", 2), ("c", 3)]
+    rows = [span(name=name, _offset=offset, **ids) for name, offset in sent]
+    assert kept("spans", *rows) == [0, 1, 2, 4]
 
 
 @pytest.mark.parametrize("table", ["logs", "metrics"])

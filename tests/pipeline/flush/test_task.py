@@ -274,23 +274,26 @@ def point_offsets(good: Sequence[Bundle]) -> list[int]:
 def test_huge_request_is_never_whole_in_memory(
     data: Data, worker: Task, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What many rows share is written out batch by batch, and each batch leaves before the next."""
-    monkeypatch.setattr("penstock.lake.rows.batches.BATCH_BYTES", 4000)
-    monkeypatch.setattr(task, "PIECE_BYTES", 4000)
-    data.seal([spans(*range(100), service="s" * 1000)])
-    most = 0
-    inner = task._Pieces.add
+    """What many rows share is written out batch by batch, and each leaves before the next."""
+    monkeypatch.setattr("penstock.lake.rows.batches.BATCH_BYTES", 1)
+    monkeypatch.setattr(task, "PIECE_BYTES", 1)
+    data.seal([spans(*range(5), service="s" * 1000)])
+    order: list[str] = []
+    made, written = task.row_batches, task.write_rows
 
-    def add(self: Any, batch: pa.RecordBatch) -> None:
-        nonlocal most
-        inner(self, batch)
-        most = max(most, self._bytes)
+    def row_batches(*parts: Any) -> Iterator[pa.RecordBatch]:
+        for batch in made(*parts):
+            order.append("made")
+            yield batch
 
-    monkeypatch.setattr(task._Pieces, "add", add)
-    written = worker.write()
-    assert written.rows == 100
-    assert len(written.pieces) > 10
-    assert most < 4000
+    def write_rows(*parts: Any) -> Any:
+        order.append("written")
+        return written(*parts)
+
+    monkeypatch.setattr(task, "row_batches", row_batches)
+    monkeypatch.setattr(task, "write_rows", write_rows)
+    assert worker.write().rows == 5
+    assert order == ["made", "written"] * 5
 
 
 def test_files_are_in_the_folder_of_their_day(data: Data, worker: Task) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pyarrow.parquet as pq
+
 from penstock.lake.files import live_files
 from penstock.lake.target import Target
 from penstock.pipeline.jobs.repeats import find_repeats
@@ -29,8 +31,6 @@ def offsets_of_repeats(spark: SparkSession, name: str, table: Table) -> list[int
     offsets = []
     for path, rows in found.items():
         with table.io.new_input(path).open() as file:
-            import pyarrow.parquet as pq
-
             column = pq.read_table(file, columns=["_offset"])["_offset"]
         offsets += column.take(rows).to_pylist()
     return sorted(offsets)

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from penstock.lake.expire import expire_rows
 from penstock.lake.files import live_files
 from penstock.lake.target import Target
 from penstock.model.errors import CommitConflict, InvalidSetting
-from penstock.pipeline.jobs.basis import FINAL_BEFORE, Basis, name_of
+from penstock.pipeline.jobs.basis import FINAL_BEFORE, name_of
 from penstock.pipeline.jobs.compact import compact
 from penstock.pipeline.jobs.days import DayFiles
 from penstock.pipeline.jobs.histogram import merge, quantile
@@ -136,9 +137,13 @@ def test_durations_that_are_none_or_too_long_break_nothing(spark: SparkSession, 
 # --- later spans -------------------------------------------------------------------------------
 
 
+SOME = ("service_red_1m", "traces")
+"""One rollup that reads a day alone, and one that looks at the days beside."""
+
+
 def due(spark: SparkSession, lake: Lake) -> set[tuple[str, int]]:
-    """Rolls up; which tables and days (of the month) that was."""
-    return {(report.table, report.day.day) for report in rollup(spark, lake)}
+    """Rolls up some; which tables and days (of the month) that was."""
+    return {(report.table, report.day.day) for report in rollup(spark, lake, tables=SOME)}
 
 
 def test_only_days_with_other_spans_are_computed_again(spark: SparkSession, lake: Lake) -> None:
@@ -149,11 +154,11 @@ def test_only_days_with_other_spans_are_computed_again(spark: SparkSession, lake
         [span("a", "1", at_ns=nanos(DAY, 8))],
         [span("b", "1", at_ns=nanos(NEXT_DAY, 8))],
     )
-    everything = {(name, day) for name in ROLLUPS for day in (15, 16)}
+    everything = {(name, day) for name in SOME for day in (15, 16)}
     assert due(spark, lake) == everything
     assert due(spark, lake) == set()
     Flush(table).flush(as_table("spans", [span("c", "1", at_ns=nanos(NEXT_DAY, 9))]))
-    assert due(spark, lake) == {(name, 16) for name in ROLLUPS}
+    assert due(spark, lake) == {(name, 16) for name in SOME}
 
 
 def test_late_span_corrects_the_day_it_belongs_to(spark: SparkSession, lake: Lake) -> None:
@@ -178,13 +183,11 @@ def test_late_span_beyond_midnight_changes_the_day_before(spark: SparkSession, l
     """A trace is on the day of its first span, whenever its spans arrive."""
     late = nanos(DAY, 23, 59)
     table = filled(lake, "spans", [span("a", "1", at_ns=late)])
-    list(rollup(spark, lake))
+    due(spark, lake)
     child = span("a", "2", "1", at_ns=nanos(NEXT_DAY, 0, 1), service_name="cart")
     Flush(table).flush(as_table("spans", [child]))
-    assert due(spark, lake) == {
-        *((name, 16) for name in ROLLUPS),
-        *(("traces", 15), ("service_edges_1h", 15)),
-    }
+    assert due(spark, lake) == {("service_red_1m", 16), ("traces", 16), ("traces", 15)}
+    list(rollup(spark, lake, tables=["service_edges_1h"]))
     [trace] = rows_of(lake, "traces")
     [edge] = rows_of(lake, "service_edges_1h")
     assert (trace["time"].date(), trace["span_count"]) == (DAY, 2)
@@ -194,9 +197,9 @@ def test_late_span_beyond_midnight_changes_the_day_before(spark: SparkSession, l
 def test_first_span_that_comes_last_moves_the_trace(spark: SparkSession, lake: Lake) -> None:
     """To the day before, and away from the day that it was on."""
     table = filled(lake, "spans", [span("a", "2", "1", at_ns=nanos(NEXT_DAY, 0, 1))])
-    list(rollup(spark, lake))
+    list(rollup(spark, lake, tables=["traces"]))
     Flush(table).flush(as_table("spans", [span("a", "1", at_ns=nanos(DAY, 23, 59))]))
-    list(rollup(spark, lake))
+    list(rollup(spark, lake, tables=["traces"]))
     [trace] = rows_of(lake, "traces")
     assert (trace["time"].date(), trace["span_count"], trace["complete"]) == (DAY, 2, True)
 
@@ -206,11 +209,11 @@ def test_compacted_day_gives_the_same_rollups(
 ) -> None:
     """Other files, so it is computed again; the same spans, so nothing changes."""
     filled(lake, "spans", *shuffled(spans, 3))
-    list(rollup(spark, lake))
-    before = {name: sorted(rows_of(lake, name), key=repr) for name in ROLLUPS}
+    due(spark, lake)
+    before = {name: sorted(rows_of(lake, name), key=repr) for name in SOME}
     list(compact(spark, lake, CompactSettings(min_files=2), days=[DAY]))
-    assert (("traces", 15) in due(spark, lake)) is True
-    assert {name: sorted(rows_of(lake, name), key=repr) for name in ROLLUPS} == before
+    assert due(spark, lake) == {("service_red_1m", 15), ("traces", 15), ("traces", 16)}
+    assert {name: sorted(rows_of(lake, name), key=repr) for name in SOME} == before
 
 
 # --- beside others -----------------------------------------------------------------------------
@@ -238,7 +241,7 @@ def test_rollup_that_knows_less_does_not_win(spark: SparkSession, lake: Lake) ->
     table, plan = planned(lake)
     files = written(spark, lake, plan)
     Flush(spans).flush(as_table("spans", [span("b", "1", at_ns=nanos(DAY, 9))]))
-    list(rollup(spark, lake))
+    list(rollup(spark, lake, tables=["traces"]))
     with pytest.raises(CommitConflict, match="another rollup"):
         commit_rollup(table, plan, files)
     assert {row["trace_id"] for row in rows_of(lake, "traces")} == {"a", "b"}
@@ -280,8 +283,10 @@ def test_damaged_file_keeps_only_its_own_days_from_being_computed(
     damaged = next(file for file in live_files(table) if file.day == DAY)
     with table.io.new_output(damaged.path).create(overwrite=True) as file:
         file.write(b"PAR1" + bytes(100))
-    problems = {(each.table, each.day): each.problem for each in rollup(spark, lake)}
-    assert all((problem is None) == (day == NEXT_DAY) for (_, day), problem in problems.items())
+    problems = {each.day: each.problem for each in rollup(spark, lake, tables=["traces"])}
+    assert problems.keys() == {DAY, NEXT_DAY}
+    assert "arquet" in (problems[DAY] or "")
+    assert problems[NEXT_DAY] is None
     assert [row["trace_id"] for row in rows_of(lake, "traces")] == ["b"]
 
 
@@ -300,20 +305,12 @@ def test_final_days_are_left_alone(spark: SparkSession, lake: Lake) -> None:
 def test_day_stays_when_the_day_before_is_expired(spark: SparkSession, lake: Lake) -> None:
     """Computed again it would lose what it knew of that day."""
     late, early = nanos(DAY, 23, 59), nanos(NEXT_DAY, 0, 1)
-    filled(lake, "spans", [span("a", "1", at_ns=late)], [span("a", "2", "1", at_ns=early)])
-    list(rollup(spark, lake))
-    files = DayFiles.of(lake.table("spans"))
-    table = lake.table("traces", SHAPES["traces"])
-    basis = Basis.read(table.properties, NEXT_DAY)
-    window = files.window(NEXT_DAY, 3_600_000_000)
-    assert basis is not None
-    assert basis.is_current(window)
-    expired = DayFiles([]).window(NEXT_DAY, 3_600_000_000)
-    alone = type(window)(
-        NEXT_DAY, window.begin_us, window.margin_us, window.own, (), (), False, False
-    )
-    assert basis.is_current(alone)
-    assert not basis.is_current(expired)
+    table = filled(lake, "spans", [span("a", "1", at_ns=late)], [span("a", "2", "1", at_ns=early)])
+    list(rollup(spark, lake, tables=["traces"]))
+    assert expire_rows(table, NEXT_DAY).rows == 1
+    assert list(rollup(spark, lake, tables=["traces"])) == []
+    [trace] = rows_of(lake, "traces")
+    assert trace["span_count"] == 2
 
 
 def test_lake_without_spans_has_no_rollups(spark: SparkSession, lake: Lake) -> None:

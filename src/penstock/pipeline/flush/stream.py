@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped] # it has no types
+from pyspark.errors import PySparkException
 
 from penstock.lake.commit import claim
 from penstock.lake.positions import read_positions
@@ -94,18 +95,21 @@ def start_flush(
 
 
 def stop_flush(query: StreamingQuery) -> None:
-    """Cuts it off; there is nothing to do where Spark's Java has died."""
-    with contextlib.suppress(OSError, Py4JError):
+    """Cuts it off; there is nothing to do where Spark's Java has died, or its Connect server."""
+    with contextlib.suppress(OSError, Py4JError, PySparkException):
         query.stop()
 
 
 @contextlib.contextmanager
 def java_lives() -> Iterator[None]:
-    """PenstockError where Spark's Java dies while it is asked something."""
+    """PenstockError where Spark's Java, or its Connect server, dies while it is asked something."""
     try:
         yield
     except (OSError, Py4JError) as error:
         reason = "Spark's Java process has died; what was committed is in the lake"
+        raise PenstockError(reason) from error
+    except PySparkException as error:
+        reason = "Spark does not answer any more; what was committed is in the lake"
         raise PenstockError(reason) from error
 
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     Numbers: TypeAlias = NDArray[np.int64]
 
-ROW_GROUP_BYTES: Final = 40 * 1000 * 1000
+ROW_GROUP_BYTES: Final = 32 * 1000 * 1000
 """A row group ends with so many bytes of rows, or with `ROW_GROUP_ROWS`."""
 _BATCH_ROWS: Final = 2048
 _FIRST_ROWS: Final = 256
