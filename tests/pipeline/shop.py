@@ -11,13 +11,13 @@ from penstock.lake.tables import Lake
 from penstock.load.plan import Plan
 from penstock.load.supply import Supply
 from penstock.model import Topic
-from penstock.otel import Signal
 from tests.pipeline.helpers import MORNING_NS
 from tests.simulation.manual_pool import ManualClock
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from penstock.otel import Signal
     from tests.pipeline.helpers import Data
 
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.pipeline.cluster import run_command, standalone_cluster, wait_until
-from tests.pipeline.helpers import Data
 from tests.pipeline.shop import fill, lake_rows
+
+if TYPE_CHECKING:
+    from tests.pipeline.helpers import Data
 
 
 @pytest.mark.timeout(300)

@@ -51,14 +51,6 @@ def test_small_files_become_one_with_the_same_rows(spark: SparkSession, lake: La
     assert content(table) == before
 
 
-def test_merged_file_is_sorted_as_the_table_is(spark: SparkSession, lake: Lake) -> None:
-    """By service and time."""
-    table = several(lake)
-    list(compact(spark, lake, TWO))
-    rows = table.refresh().scan(selected_fields=("service_name", "time")).to_arrow().to_pylist()
-    assert rows == sorted(rows, key=lambda row: (row["service_name"], row["time"]))
-
-
 def test_second_compaction_finds_nothing(spark: SparkSession, lake: Lake) -> None:
     """The table is not touched."""
     table = several(lake)
@@ -91,7 +83,7 @@ def test_repeated_row_leaves_a_large_file_too(spark: SparkSession, lake: Lake) -
     again[7] |= {"trace_id": f"{4 // 4:032x}", "span_id": f"{4:016x}"}
     Flush(table).flush(pa.Table.from_pylist(again, schema=SPANS))
     large = max(paths(table), key=size)
-    settings = CompactSettings(min_files=2, target_bytes=2 * size(large))
+    settings = CompactSettings(min_files=2, target_bytes=2 * (size(large) - 1000))
     [report] = compact(spark, lake, settings)
     assert (report.repeats, report.files_after, rows_of_files(table)) == (1, 2, [18, 499])
     assert large not in paths(table)
@@ -206,11 +198,10 @@ def test_damaged_file_keeps_only_its_own_day_from_being_compacted(
     flush = Flush(table)
     for number in (50, 51):
         flush.flush(spans([number], NEXT_DAY))
-    Path(paths(table)[0]).write_bytes(b"PAR1" + bytes(100))
+    broken = Path(paths(table)[0])
+    broken.write_bytes(b"PAR1" + bytes(100))
     damaged, sound = compact(spark, lake, TWO)
-    assert damaged.problem is not None
-    assert "arquet" in damaged.problem
-    assert "\n" not in damaged.problem
+    assert (damaged.problem or "").startswith(f"{broken} cannot be read: Parquet magic bytes")
     assert (damaged.files_after, sound.problem, sound.files_after) == (4, None, 1)
 
 

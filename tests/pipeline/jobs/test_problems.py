@@ -22,16 +22,26 @@ Traceback (most recent call last):
         (ValueError(""), "ValueError"),
         (RuntimeError("[SOME] Spark says\n\tat java"), "[SOME] Spark says"),
         (
-            RuntimeError(IN_A_TASK.format(raised="penstock.model.errors.Damaged: the file")),
-            "Damaged: the file",
+            RuntimeError(IN_A_TASK.format(raised="penstock.model.errors.Damaged: /file")),
+            "/file",
         ),
         (
             RuntimeError(IN_A_TASK.format(raised="pyarrow.lib.ArrowInvalid: no Parquet")),
             "pyarrow.lib.ArrowInvalid: no Parquet",
         ),
-        (RuntimeError(IN_A_TASK.format(raised="KeyError")), "An exception was thrown from the "),
+        (
+            RuntimeError(
+                IN_A_TASK.format(raised="OSError: 1") + IN_A_TASK.format(raised="KeyError")
+            ),
+            "KeyError",
+        ),
+        (RuntimeError(IN_A_TASK.format(raised="  no more")), "An exception was thrown from the "),
+        (
+            RuntimeError("\n  [X] thrown: " + IN_A_TASK.format(raised="OSError: gone\n SQLSTATE")),
+            "OSError: gone",
+        ),
     ],
-    ids=range(6),
+    ids=range(8),
 )
 def test_problem_is_one_line(error: Exception, sentence: str) -> None:
     """Ours, what a task raised, or the first of Spark's."""

@@ -18,17 +18,17 @@ import pyarrow.compute as pc
 
 from penstock.lake.parquet import ROW_GROUP_ROWS
 from penstock.lake.writer import DataFileWriter
-from penstock.pipeline.jobs.reading import all_batches, opened
+from penstock.pipeline.jobs.reading import opened
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from datetime import date
 
-    import pyarrow.parquet as pq
     from numpy.typing import NDArray
 
     from penstock.lake.files import WrittenFile
     from penstock.lake.target import Target
+    from penstock.pipeline.jobs.reading import DataFile
     from penstock.pipeline.jobs.repeats import RowNumbers
 
     Numbers: TypeAlias = NDArray[np.int64]
@@ -123,7 +123,7 @@ class _Merging:
 
     def _keys(self, target: Target) -> pa.Table:
         columns = pa.schema([self._columns.field(name) for name in target.sorted_by])
-        batches = [b for file in self._files for b in all_batches(file, columns, ROW_GROUP_ROWS)]
+        batches = [b for file in self._files for b in file.batches(columns, ROW_GROUP_ROWS)]
         return pa.Table.from_batches(batches, columns)
 
     def _readers(self, keys: pa.Table) -> list[_Reader]:
@@ -147,9 +147,9 @@ class _Merging:
 class _Reader:
     """A file, from its first row to its last; or all of it at once, if it is not sorted."""
 
-    def __init__(self, file: pq.ParquetFile, columns: pa.Schema, streamed: bool) -> None:
+    def __init__(self, file: DataFile, columns: pa.Schema, streamed: bool) -> None:
         self._columns = columns
-        self._batches = all_batches(file, columns, _BATCH_ROWS)
+        self._batches = file.batches(columns, _BATCH_ROWS)
         self._streamed = streamed
         self._first = 0
         self._left = pa.Table.from_batches([], columns)
@@ -224,9 +224,9 @@ class _Gathered:
         return pa.table(columns, schema=self._columns)
 
 
-def _begins(files: list[pq.ParquetFile]) -> Numbers:
+def _begins(files: list[DataFile]) -> Numbers:
     """The number of each file's first row, counted over all of them."""
-    counts = [file.metadata.num_rows for file in files]
+    counts = [file.footer.num_rows for file in files]
     return np.cumsum([0, *counts[:-1]], dtype=np.int64)
 
 

@@ -6,10 +6,13 @@ A file that is older than a column has nulls there; a type that has become wider
 from __future__ import annotations
 
 import contextlib
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+
+from penstock.model.errors import Damaged
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -23,40 +26,57 @@ _READER_BYTES: Final = 1_000_000
 """Of a reader itself, however small its file is."""
 
 
+@dataclass(frozen=True, slots=True)
+class DataFile:
+    """A data file that is open."""
+
+    path: str
+    parquet: pq.ParquetFile
+
+    @property
+    def footer(self) -> pq.FileMetaData:
+        """What it says of itself."""
+        return self.parquet.metadata
+
+    def batches(
+        self, columns: pa.Schema, most_rows: int, row_groups: Sequence[int] | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows of those row groups, or of all, with these columns, in order."""
+        there = [name for name in columns.names if name in self.parquet.schema_arrow.names]
+        for number in range(self.footer.num_row_groups) if row_groups is None else row_groups:
+            count = self.footer.row_group(number).num_rows
+            some = min(most_rows, max(count // PARTS_OF_A_ROW_GROUP, 64))
+            found = self.parquet.iter_batches(
+                some, row_groups=[number], columns=there, use_threads=False
+            )
+            with naming(self.path):
+                for batch in found:
+                    yield _fitted(batch, columns)
+
+
 @contextlib.contextmanager
-def opened(target: Target, path: str) -> Iterator[pq.ParquetFile]:
-    """The file; what is read of it comes a whole row group at once."""
-    with (
-        target.io.new_input(path).open() as stream,
-        pq.ParquetFile(stream, pre_buffer=True) as file,
-    ):
-        yield file
+def opened(target: Target, path: str) -> Iterator[DataFile]:
+    """The file; what is read of it comes a whole row group at once. Damaged: it is no Parquet."""
+    with target.io.new_input(path).open() as stream:
+        with naming(path):
+            parquet = pq.ParquetFile(stream, pre_buffer=True)
+        with parquet:
+            yield DataFile(path, parquet)
 
 
-def batches(
-    file: pq.ParquetFile, columns: pa.Schema, most_rows: int, row_groups: Sequence[int]
-) -> Iterator[pa.RecordBatch]:
-    """The rows of those row groups, with these columns, in order."""
-    there = [name for name in columns.names if name in file.schema_arrow.names]
-    for number in row_groups:
-        count = file.metadata.row_group(number).num_rows
-        some = min(most_rows, max(count // PARTS_OF_A_ROW_GROUP, 64))
-        for batch in file.iter_batches(some, row_groups=[number], columns=there, use_threads=False):
-            yield _fitted(batch, columns)
-
-
-def all_batches(
-    file: pq.ParquetFile, columns: pa.Schema, most_rows: int
-) -> Iterator[pa.RecordBatch]:
-    """All rows."""
-    return batches(file, columns, most_rows, range(file.num_row_groups))
+@contextlib.contextmanager
+def naming(path: str) -> Iterator[None]:
+    """Damaged, with the name of the file, where Arrow cannot read it."""
+    try:
+        yield
+    except (pa.ArrowInvalid, OSError) as error:
+        raise Damaged(f"{path} cannot be read: {error}") from error
 
 
 def state_bytes(target: Target, path: str) -> int:
     """What a reader of the file holds: the pages of a row group, and some of their rows."""
     with opened(target, path) as file:
-        footer = file.metadata
-        groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
+        groups = map(file.footer.row_group, range(file.footer.num_row_groups))
         largest = max((group.total_byte_size for group in groups), default=0)
         return 2 * int(largest) + _READER_BYTES
 

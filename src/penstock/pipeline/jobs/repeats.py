@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from penstock.pipeline.flush.hashing import mixed
 from penstock.pipeline.flush.identity import SPAN_IDENTITY, identities, repeated
 from penstock.pipeline.jobs.parcels import parcels
-from penstock.pipeline.jobs.reading import all_batches, opened
+from penstock.pipeline.jobs.reading import opened
 from penstock.pipeline.tasks import run_in_tasks
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from penstock.lake.files import LiveFile
     from penstock.lake.target import Target
     from penstock.pipeline.flush.hashing import Hashes
+    from penstock.pipeline.jobs.reading import DataFile
 
     RowNumbers: TypeAlias = NDArray[np.int64]
     """Rising numbers of rows in a file, which begin with 0."""
@@ -80,7 +81,7 @@ class _Work:
         groups = (tuple(places[file.path] for file in group) for group in parcels(ordered))
         return cls(table, target, tuple(ordered), tuple(groups))
 
-    def identity(self, data: pq.ParquetFile) -> Sequence[str]:
+    def identity(self, data: DataFile) -> Sequence[str]:
         """Columns of a file that hold all that makes its rows the same as others."""
         has_names = self.table == "spans" and _has_names(data)
         return SPAN_IDENTITY if has_names else self.target.columns.names
@@ -140,7 +141,7 @@ def _hashed(work: _Work, number: int, others: Sequence[str]) -> Iterator[_Hashed
         with opened(work.target, file.path) as data:
             names = dict.fromkeys((*work.identity(data), *others))
             columns = pa.schema([work.target.columns.field(name) for name in names])
-            for batch in all_batches(data, columns, _BATCH_ROWS):
+            for batch in data.batches(columns, _BATCH_ROWS):
                 rows = pa.Table.from_batches([batch])
                 keys = mixed(identities(work.table, rows) ^ _number_of(file.day))
                 yield _Hashed(place, first_row, rows, keys)
@@ -160,9 +161,9 @@ def _later_rows(work: _Work, rows: pa.Table) -> Iterator[tuple[str, RowNumbers]]
         begin = end
 
 
-def _has_names(data: pq.ParquetFile) -> bool:
+def _has_names(data: DataFile) -> bool:
     """Whether its footer says that all spans have ids; those without are read as a whole."""
-    footer = data.metadata
+    footer = data.footer
     for number in range(footer.num_row_groups):
         group = footer.row_group(number)
         for chunk in (group.column(place) for place in range(group.num_columns)):

@@ -15,16 +15,16 @@ import pyarrow.compute as pc
 
 from penstock.lake.schemas import TIME
 from penstock.pipeline.jobs.parcels import parcels
-from penstock.pipeline.jobs.reading import batches, opened
+from penstock.pipeline.jobs.reading import opened
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    import pyarrow.parquet as pq
     from pyspark.sql import DataFrame, SparkSession
 
     from penstock.lake.files import LiveFile
     from penstock.lake.target import Target
+    from penstock.pipeline.jobs.reading import DataFile
     from penstock.pipeline.jobs.repeats import RowNumbers
 
 TIME_US: Final = "time_us"
@@ -66,11 +66,11 @@ def _rows(scan: Scan, file: LiveFile, schema: pa.Schema) -> Iterator[pa.RecordBa
     unwanted = scan.repeats.get(file.path, np.zeros(0, np.int64))
     with opened(scan.target, file.path) as data:
         first_row = 0
-        for number in range(data.num_row_groups):
-            count = data.metadata.row_group(number).num_rows
+        for number in range(data.footer.num_row_groups):
+            count = data.footer.row_group(number).num_rows
             if _may_have(data, number, scan):
                 begin = first_row
-                for batch in batches(data, schema, _BATCH_ROWS, [number]):
+                for batch in data.batches(schema, _BATCH_ROWS, [number]):
                     yield _wanted(scan, batch, unwanted - begin)
                     begin += batch.num_rows
             first_row += count
@@ -89,10 +89,10 @@ def _wanted(scan: Scan, batch: pa.RecordBatch, unwanted: RowNumbers) -> pa.Recor
     return rows.replace_schema_metadata(None)
 
 
-def _may_have(data: pq.ParquetFile, number: int, scan: Scan) -> bool:
+def _may_have(data: DataFile, number: int, scan: Scan) -> bool:
     """Whether the row group may have rows of that time, by its footer."""
-    place = data.schema_arrow.get_field_index("time")  # before it are no nested columns
-    chunk = data.metadata.row_group(number).column(place)
+    place = data.parquet.schema_arrow.get_field_index("time")  # before it are no nested columns
+    chunk = data.footer.row_group(number).column(place)
     bounds = chunk.statistics if chunk.path_in_schema == "time" else None
     if bounds is None or not bounds.has_min_max:
         return True
