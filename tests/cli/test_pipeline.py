@@ -12,11 +12,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock.cli import pipeline
-from penstock.lake.settings import LakeSettings
 from penstock.pipeline import spark_session, stop_session
 from penstock.pipeline.flush import batch
-from penstock.pipeline.flush.settings import FlushSettings
-from penstock.pipeline.flush.stream import claimed, only_pipeline
+from penstock.pipeline.flush.stream import only_pipeline
 from tests.cli.running import Answer, finish, run, start
 from tests.pipeline.conftest import FOR_FEW_ROWS, QUICK_JAVA
 from tests.pipeline.flush.helpers import names_in
@@ -131,16 +129,33 @@ def test_second_signal_is_obeyed_at_once() -> None:
             os.kill(os.getpid(), signal.SIGINT)
 
 
-@pytest.mark.usefixtures("warm")
-def test_pipeline_that_lost_its_claim_says_so(data: Data, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In one sentence; the lake is the other's."""
-    data.seal([spans(1)])
-    lake = LakeSettings.of(data.root)
-    when_committing(monkeypatch, lambda: claimed(data.root, lake, FlushSettings()))
-    answer = flush(data)
-    assert answer.is_one_sentence(), answer
-    assert answer.err == "penstock: the table spans belongs to writer 2, this is 1\n"
-    assert names_in(data) == []
+@pytest.mark.parametrize(
+    ("told", "reason"),
+    [
+        (
+            "An exception was raised by the Python Proxy. Return Message: Traceback …:\n"
+            "  File x\npenstock.model.errors.Fenced: the table spans belongs to writer 2, this is 1"
+            "\n\n=== Streaming Query ===\nIdentifier: penstock-flush\nSomeError: in the plan",
+            "the table spans belongs to writer 2, this is 1",
+        ),
+        (
+            "py4j.protocol.Py4JJavaError: An error occurred while calling o167.collectToPython.\n"
+            ": org.apache.spark.SparkException: Job aborted: Python worker exited unexpectedly "
+            "(crashed)\nCaused by: java.io.EOFException",
+            "one of Spark's Python workers was killed or has crashed",
+        ),
+        (
+            "org.apache.spark.SparkException: Job aborted\n\tat x\n"
+            "Caused by: java.io.IOException: disk is read-only\n\tat y",
+            "IOException: disk is read-only",
+        ),
+        ("nothing of the kind\nand more", "nothing of the kind"),
+        ("", "str"),
+    ],
+)
+def test_reason_is_what_was_raised_first(told: str, reason: str) -> None:
+    """Our own words, or else the last of those that others have put around it."""
+    assert pipeline._reason(told) == reason
 
 
 @pytest.mark.usefixtures("warm")

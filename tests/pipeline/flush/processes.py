@@ -25,7 +25,7 @@ SETTINGS = {
 }
 """A batch as soon as there is a segment."""
 TARGETS = ("worker", "java", "driver")
-_END_S = 60.0
+_END_S = 200.0
 
 
 class Pipeline:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tests.pipeline.helpers import Data
 
 Row = dict[str, Any]
-PATIENCE_S = 60.0
+PATIENCE_S = 200.0
 """How long a test waits for what must happen, before it calls it a hang."""
 
 

@@ -8,6 +8,7 @@ import signal
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from py4j.protocol import Py4JNetworkError
 from pyspark.errors import StreamingQueryException
 
 from penstock.lake.settings import LakeSettings
@@ -16,7 +17,7 @@ from penstock.model.errors import PenstockError
 from penstock.pipeline.flush import batch
 from penstock.pipeline.flush.progress import read_progress
 from penstock.pipeline.flush.settings import FlushSettings
-from penstock.pipeline.flush.stream import claimed, only_pipeline
+from penstock.pipeline.flush.stream import claimed, java_lives, only_pipeline
 from penstock.store.outside import read_delivered
 from tests.pipeline.flush.helpers import Sent, assert_exactly_once, names_in, positions
 from tests.pipeline.flush.running import run_once, start, wait_for
@@ -112,6 +113,13 @@ def test_second_pipeline_is_refused(data: Data) -> None:
             raise AssertionError("both work")
     with only_pipeline(data.root):
         pass
+
+
+@pytest.mark.parametrize("error", [ConnectionRefusedError(), Py4JNetworkError("gone")])
+def test_dead_java_is_one_sentence(error: Exception) -> None:
+    """Whatever the call was that found nobody there."""
+    with pytest.raises(PenstockError, match="Java process has died"), java_lives():
+        raise error
 
 
 def test_pipeline_that_lost_its_claim_is_fenced(spark: SparkSession, sent: Sent) -> None:

@@ -11,7 +11,7 @@ import pytest
 from penstock.lake.orphans import remove_orphans
 from penstock.lake.schemas import SPANS
 from penstock.lake.tables import Lake, Shape
-from penstock.model.errors import FilesReplaced, InvalidSetting
+from penstock.model.errors import FilesReplaced, InvalidArgument, InvalidSetting
 from penstock.pipeline.jobs.compact import commit_day, compact, compact_day, plan_day, write_day
 from penstock.pipeline.jobs.settings import CompactSettings
 from tests.lake.helpers import DAY, NEXT_DAY, Flush, Later, spans
@@ -98,6 +98,12 @@ def test_only_the_named_days_and_tables_are_compacted(spark: SparkSession, lake:
     assert list(compact(spark, lake, TWO, tables=["logs"])) == []
     [report] = compact(spark, lake, TWO, days=[NEXT_DAY])
     assert (report.day, len(paths(table)), len(paths(table, NEXT_DAY))) == (NEXT_DAY, 4, 1)
+
+
+def test_rollups_are_not_compacted(spark: SparkSession, lake: Lake) -> None:
+    """Each of their days is written as a whole."""
+    with pytest.raises(InvalidArgument, match="traces"):
+        list(compact(spark, lake, TWO, tables=["traces"]))
 
 
 def test_rows_without_a_time_are_compacted_too(spark: SparkSession, lake: Lake) -> None:

@@ -10,7 +10,7 @@ import pytest
 from penstock.lake.expire import expire_rows
 from penstock.lake.files import live_files
 from penstock.lake.target import Target
-from penstock.model.errors import CommitConflict, InvalidSetting
+from penstock.model.errors import CommitConflict, InvalidArgument, InvalidSetting
 from penstock.pipeline.jobs.basis import FINAL_BEFORE, name_of
 from penstock.pipeline.jobs.compact import compact
 from penstock.pipeline.jobs.days import DayFiles
@@ -20,6 +20,7 @@ from penstock.pipeline.jobs.rollup import (
     ROLLUPS,
     RollupPlan,
     commit_rollup,
+    due_work,
     plan_rollup,
     rollup,
     write_rollup,
@@ -311,6 +312,12 @@ def test_day_stays_when_the_day_before_is_expired(spark: SparkSession, lake: Lak
     assert list(rollup(spark, lake, tables=["traces"])) == []
     [trace] = rows_of(lake, "traces")
     assert trace["span_count"] == 2
+
+
+def test_names_that_are_no_rollups_are_refused(lake: Lake) -> None:
+    """Spans are what rollups come from."""
+    with pytest.raises(InvalidArgument, match="spans"):
+        due_work(lake, RollupSettings(), tables=["spans"])
 
 
 def test_lake_without_spans_has_no_rollups(spark: SparkSession, lake: Lake) -> None:

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Final
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped] # it has no types
 from pyspark.errors import PySparkException
-from pyspark.errors import PySparkException
 
 from penstock.lake.commit import claim
 from penstock.lake.positions import read_positions
@@ -24,7 +23,6 @@ from penstock.lake.tables import Lake
 from penstock.model.errors import LogLocked, PenstockError
 from penstock.pipeline.flush.batch import Flush
 from penstock.pipeline.flush.ending import Ending
-from penstock.pipeline.launch import sentence
 from penstock.storage.files import LocalFiles
 
 if TYPE_CHECKING:

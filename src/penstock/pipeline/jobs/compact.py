@@ -15,7 +15,7 @@ from pyspark.errors import PySparkException
 from penstock.lake.files import files_of_day, live_files
 from penstock.lake.layout import replacement_key
 from penstock.lake.replace import replace
-from penstock.lake.schemas import TABLES
+from penstock.lake.schemas import TABLES, signal_of
 from penstock.lake.target import Target
 from penstock.model.errors import PenstockError
 from penstock.pipeline.jobs.merge import Input, Merge, merged
@@ -106,9 +106,13 @@ def due_days(
     tables: Iterable[str] = tuple(TABLES),
     days: Iterable[date | None] | None = None,
 ) -> Iterator[tuple[str, Table, date | None]]:
-    """The days with so many small files that they are worth it; reads the tables' manifests."""
+    """The days with so many small files that they are worth it; reads the tables' manifests.
+
+    InvalidArgument where a name is not that of a table of spans, logs or metrics.
+    """
     chosen = None if days is None else set(days)
     for name in tables:
+        signal_of(name)
         table = lake.existing(name)
         if table is not None:
             due = _days(table, settings)

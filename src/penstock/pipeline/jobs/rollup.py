@@ -15,7 +15,7 @@ from pyspark.errors import PySparkException
 
 from penstock.lake.files import files_of_day
 from penstock.lake.target import Target
-from penstock.model.errors import PenstockError
+from penstock.model.errors import InvalidArgument, PenstockError
 from penstock.pipeline.jobs import edges, red, traces
 from penstock.pipeline.jobs.basis import Basis, final_before, name_of
 from penstock.pipeline.jobs.days import DayFiles
@@ -132,7 +132,13 @@ def due_work(
     tables: Iterable[str] = tuple(ROLLUPS),
     days: Iterable[date] | None = None,
 ) -> Work:
-    """What is to be computed now. Makes tables that are missing, and reads manifests."""
+    """What is to be computed now. Makes tables that are missing, and reads manifests.
+
+    InvalidArgument where a name is not that of a rollup.
+    """
+    tables = tuple(tables)
+    if not set(tables) <= set(ROLLUPS):
+        raise InvalidArgument(f"rollups are {', '.join(ROLLUPS)}, not {', '.join(tables)}")
     # Before the rollups: what is expired from here on they call final.
     source = lake.existing("spans")
     if source is None:
