@@ -46,10 +46,10 @@ def sealed_to_committed(run: Run) -> Iterator[Row]:
     """All that was sealed, in one run of the pipeline; the size and the memory that this takes."""
     spans = 300_000 if run.quick else 5_000_000
     with run.folder() as folder:
-        _warm_up(folder / "warm")
+        _warm_up(folder / "warm", 1 if run.quick else 3)
         data = seal(folder / "data", spans, SEGMENT_BYTES, distinct=128 if run.quick else 256)
         found = _Routes(data, folder)
-        for _ in range(2 if run.quick else 3):
+        for _ in range(1 if run.quick else 2):
             found.take_turns()
         name = f"{data.spans / 1e6:.3g} M spans to the lake"
         yield found.row(name, PYARROW, found.pyarrow, target=0.7)
@@ -103,9 +103,9 @@ class _Routes:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def _warm_up(folder: Path) -> None:
+def _warm_up(folder: Path, times: int) -> None:
     data = seal(folder / "data", WARM_SPANS, SEGMENT_BYTES, distinct=16)
-    for number in range(2):
+    for number in range(times):
         flush(data, folder / f"lake {number}")
         write_with_spark(spark_rows(data), folder / "rows")
 

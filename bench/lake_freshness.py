@@ -36,7 +36,7 @@ def freshness(run: Run) -> Iterator[Row]:
     """From the sealing of a batch's oldest segment to its commit."""
     with run.folder() as folder, _pipeline(folder) as (query, reports), child(_seal, folder):
         _first_batch(query, reports)  # it has waited for the stream to start
-        lags = list(_lags(reports, 10.0 if run.quick else 60.0))
+        lags = list(_lags(reports, 6.0 if run.quick else 45.0))
     name = f"from seal to commit, {SPANS_A_SECOND} spans/s"
     yield Row(f"{name}, p50", median(lags), "s", target=3.0, better="lower")
     yield Row(f"{name}, the longest", max(lags), "s", better="lower")

@@ -50,10 +50,10 @@ class Grown:
 
 def growth(run: Run) -> Iterator[Row]:
     """The same batches, in turns, into both tables; merges of manifests included."""
-    batches = 5 if run.quick else 60
+    batches, days, files = (3, 100, 300) if run.quick else (60, 365, 3000)
     with run.folder() as folder, open_store(folder / "data", SEGMENT_BYTES) as store:
         small = _grown(folder, "small", days=1, files=10)
-        large = _grown(folder, "large", days=365, files=3000)
+        large = _grown(folder, "large", days=days, files=files)
         requests, lakes = Requests(16), [small, large]
         for number in range(batches + 1):
             _seal_batch(store, requests, number)
@@ -62,7 +62,7 @@ def growth(run: Run) -> Iterator[Row]:
             lakes.reverse()
     per_span = 1e6 / (batches * BATCH_SPANS)
     yield Row(
-        "a batch into 365 days, 3000 files",
+        f"a batch into {days} days, {files} files",
         large.cpu_s * per_span,
         "µs/span",
         "into 1 day, 10 files",

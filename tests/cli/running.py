@@ -94,12 +94,13 @@ def start(*arguments: str | Path, stdout: int | IO[bytes] = subprocess.PIPE) -> 
     )
 
 
-def finish(process: subprocess.Popen) -> Answer:
+def finish(process: subprocess.Popen, patience_s: float = PATIENCE_S) -> Answer:
     """Waits for its end."""
-    try:
-        out, err = process.communicate(timeout=PATIENCE_S)
-    finally:
-        process.kill()
+    with process:
+        try:
+            out, err = process.communicate(timeout=patience_s)
+        finally:
+            process.kill()
     return Answer(process.returncode, (out or b"").decode(), err.decode())
 
 

@@ -149,6 +149,13 @@ def test_second_signal_is_obeyed_at_once() -> None:
             "Caused by: java.io.IOException: disk is read-only\n\tat y",
             "IOException: disk is read-only",
         ),
+        (
+            "An exception was raised by the Python Proxy. Return Message: Traceback …:\n  File x\n"
+            "pyspark.errors.exceptions.captured.PythonException: An exception was thrown from the "
+            "Python worker:\nTraceback …:\n  File y\n    raise OSError\n"
+            "OSError: [Errno 28] No space left on device: '/lake/spans'\n",
+            "OSError: [Errno 28] No space left on device: '/lake/spans'",
+        ),
         ("nothing of the kind\nand more", "nothing of the kind"),
         ("", "str"),
     ],
@@ -156,20 +163,6 @@ def test_second_signal_is_obeyed_at_once() -> None:
 def test_reason_is_what_was_raised_first(told: str, reason: str) -> None:
     """Our own words, or else the last of those that others have put around it."""
     assert pipeline._reason(told) == reason
-
-
-@pytest.mark.usefixtures("warm")
-def test_failed_task_is_told_in_its_own_words(data: Data, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without the stacks of Java and Python around them."""
-
-    def full(_: Any) -> Any:
-        raise OSError(28, "No space left on device", "/lake/spans")
-
-    data.seal([spans(1)])
-    monkeypatch.setattr(batch, "_write_group", full)
-    answer = flush(data, "--once")
-    assert answer.is_one_sentence(), answer
-    assert answer.err == "penstock: OSError: [Errno 28] No space left on device: '/lake/spans'\n"
 
 
 # --- what cannot work ----------------------------------------------------------------------------

@@ -40,7 +40,7 @@ def query(
     otel_metrics_*. Works with the server running or stopped, and sees what was acknowledged before
     it began.
 
-    Example: penstock query "SELECT service_name, count(*) FROM spans GROUP BY ALL"
+    Example: penstock query "SELECT name, count(*) FROM spans GROUP BY ALL"
     """
     try:
         from penstock.query.engine import ask

@@ -113,6 +113,7 @@ def check_leftovers(sent: Sent) -> None:
     assert_exactly_once(sent)
 
 
+@pytest.mark.timeout(600)
 def test_nothing_is_lost_or_repeated_by_fifty_kills(sent: Sent, lives: Lives) -> None:
     """In the middle of files, before and after commits and acknowledgements, between tables."""
     kill_again_and_again(sent, lives, 50, seed=0)

@@ -34,6 +34,7 @@ def finish(spark: SparkSession, sent: Sent, writer: subprocess.Popen[str]) -> No
     assert_exactly_once(sent)
 
 
+@pytest.mark.soak
 @pytest.mark.timeout(600)
 def test_killed_driver_loses_nothing(spark: SparkSession, sent: Sent, tmp_path: Path) -> None:
     """Its Java and its workers end by themselves; meanwhile segments are sealed and let go."""

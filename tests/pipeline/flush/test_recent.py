@@ -55,7 +55,7 @@ def test_all_spans_are_known_where_there_is_room(table: Table) -> None:
     assert known(table, 1000, *everything, 20) == everything
 
 
-@pytest.mark.parametrize("most", [3, 4, 5, 6, 7])
+@pytest.mark.parametrize("most", [3, 4, 7])
 def test_newest_spans_are_those_that_are_known(table: Table, most: int) -> None:
     """The last file may be too much for the window; the newest one stays in any case."""
     flush = Flush(table)

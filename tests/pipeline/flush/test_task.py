@@ -40,7 +40,7 @@ class Task:
 
     def __init__(self, data: Data, lake: Lake) -> None:
         self._source = DirectorySegments(data.root)
-        self._targets = {name: Target.of(lake.table(name)) for name in TABLES}
+        self._lake = lake
 
     def segments(self, table: str = "spans") -> tuple[Segment, ...]:
         """Those of the table's signal."""
@@ -52,7 +52,8 @@ class Task:
     ) -> Written:
         """The first group."""
         chosen = [self.segments(table)] if groups is None else groups
-        work = Work(table, self._targets[table], KEY, self._source, tuple(map(tuple, chosen)))
+        target = Target.of(self._lake.table(table))
+        work = Work(table, target, KEY, self._source, tuple(map(tuple, chosen)))
         return write_group(work, 0)
 
 

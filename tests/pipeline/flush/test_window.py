@@ -27,7 +27,7 @@ def numbered(begin: int, end: int) -> Keys:
     return keys(*((number * 7919 % 1009, number) for number in range(begin, end)))
 
 
-@settings(deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(_BATCHES, st.lists(_KEY, max_size=20))
 def test_window_knows_exactly_what_it_was_given(
     batches: list[list[tuple[int, int]]], asked: list[tuple[int, int]]

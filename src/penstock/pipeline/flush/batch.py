@@ -6,11 +6,12 @@ over, so a batch may be run again at any time. Segments are acknowledged after t
 
 from __future__ import annotations
 
+import gc
 import heapq
 import logging
 import time
 from dataclasses import dataclass, field, fields
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -222,7 +223,14 @@ def _segments(described: DataFrame) -> list[Segment]:
 
 
 def _write_group(order: tuple[Work, int]) -> Written:
+    _leave_imports_alone()
     return write_group(*order)
+
+
+@cache
+def _leave_imports_alone() -> None:
+    """Spark's workers collect garbage after every task: 0.1 s through all that is imported."""
+    gc.freeze()
 
 
 def _source_of(segment: Segment) -> Source:

@@ -17,7 +17,7 @@ from penstock.lake.schemas import signal_of
 from penstock.lake.writer import write_rows
 from penstock.model.errors import Damaged, InvalidBundle, OffsetUnavailable, PenstockError
 from penstock.pipeline.flush.identity import has_name, identities, of_messages, repeated
-from penstock.pipeline.flush.window import Window
+from penstock.pipeline.flush.window import Window, in_order
 from penstock.pipeline.segments import State
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class Piece:
     part: int
     files: tuple[WrittenFile, ...]
     keys: Hashes
-    """The identities of the rows."""
+    """The identities of the rows, in any order."""
 
     @property
     def group(self) -> int:
@@ -124,7 +124,7 @@ class _Pieces:
             rows, keys = rows.filter(pa.array(~again)), keys[~again]
         self._remember(rows, keys)
         files = write_rows(rows, self._work.target, self._work.key, self._part)
-        self.written.pieces.append(Piece(self._part, tuple(files), keys))
+        self.written.pieces.append(Piece(self._part, tuple(files), in_order(keys)))
         self.written.rows += len(keys)
         self.written.repeated += int(np.count_nonzero(again))
         self._part += 1

@@ -55,7 +55,7 @@ class Window:
         """Remembers rows, and forgets those that are too old or too many."""
         keys = keys[max(len(keys) - self._most, 0) :]
         if len(keys) and self._seconds > 0:
-            self._runs.append(_Run(now_s, _sorted(keys)))
+            self._runs.append(_Run(now_s, in_order(keys)))
         self._runs = [run for run in self._runs if run.newest_s >= now_s - self._seconds]
         while len(self._runs) > 1 and len(self) > self._most:
             self._runs.pop(0)
@@ -67,11 +67,14 @@ class Window:
         while len(runs) > 1 and len(runs[-2].keys) < 2 * len(runs[-1].keys):
             newer, older = runs.pop(), runs.pop()
             both = np.concatenate([older.keys, newer.keys])
-            runs.append(_Run(newer.newest_s, _sorted(both)))
+            runs.append(_Run(newer.newest_s, in_order(both)))
 
 
-def _sorted(keys: Hashes) -> Hashes:
-    """A stable sort merges what is sorted already. Each number in memory of its own."""
+def in_order(keys: Hashes) -> Hashes:
+    """As a window has them; it takes keys in this order in half the time.
+
+    A stable sort merges what is sorted already. Each number in memory of its own.
+    """
     return np.asfortranarray(keys[np.argsort(keys[:, 0], kind="stable")])
 
 
