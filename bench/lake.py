@@ -43,7 +43,10 @@ MB = 1e6
 
 
 def sealed_to_committed(run: Run) -> Iterator[Row]:
-    """All that was sealed, in one run of the pipeline; the size and the memory that this takes."""
+    """All that was sealed, in one run of the pipeline; the size and the memory that this takes.
+
+    In a quick run what is done once, whatever there is, weighs too much for a target.
+    """
     spans = 300_000 if run.quick else 5_000_000
     with run.folder() as folder:
         _warm_up(folder / "warm", 1 if run.quick else 3)
@@ -52,9 +55,9 @@ def sealed_to_committed(run: Run) -> Iterator[Row]:
         for _ in range(1 if run.quick else 2):
             found.take_turns()
         name = f"{data.spans / 1e6:.3g} M spans to the lake"
-        yield found.row(name, PYARROW, found.pyarrow, target=0.7)
+        yield found.row(name, PYARROW, found.pyarrow, target=None if run.quick else 0.7)
         found.take_spark()  # last, since it fills the memory of the workers
-        yield found.row(name, SPARK, found.spark, target=3.0)
+        yield found.row(name, SPARK, found.spark, target=None if run.quick else 3.0)
         plain = in_child(plain_bytes, data, folder) / data.spans
     size = found.bytes / data.spans
     yield Row("size in the lake", size, "bytes/span", PLAIN, plain, target=1.0, better="lower")
@@ -89,7 +92,7 @@ class _Routes:
         with self._lake() as lake:
             self.spark.append(_cpu_of(lambda: write_with_spark(spark_rows(self._data), lake)))
 
-    def row(self, name: str, baseline: str, used_s: Sequence[float], target: float) -> Row:
+    def row(self, name: str, baseline: str, used_s: Sequence[float], target: float | None) -> Row:
         """The pipeline's rate against another's."""
         ours, theirs = (self._data.spans / median(each) for each in (self.penstock, used_s))
         return Row(name, ours, "spans/CPU-s", baseline, theirs, target=target)

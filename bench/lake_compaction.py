@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from harness import BaselineAbsent, Row
 from lake_data import seal
 from lake_files import fill, written_apart
-from lake_routes import lake_at, pieces, spark
+from lake_routes import few_rounds, lake_at, pieces, spark
 from penstock.lake.tables import Lake
 from penstock.pipeline.jobs.compact import compact
 
@@ -47,7 +46,7 @@ def compaction(run: Run) -> Iterator[Row]:
         except BaselineAbsent as absent:
             run.say(f"skipped: {DUCKDB}: {absent}")
         ways.compact_rate()  # Java compiles, and workers start
-        found = replace(run, quick=True).medians(measures)  # each takes many seconds
+        found = few_rounds(run, measures)
     name = f"compaction of {len(files)} files, {ways.bytes / MB:.0f} MB"
     yield Row(name, found["ours"], "MB/s", DUCKDB, found.get(DUCKDB), target=0.4)
 

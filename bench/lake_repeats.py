@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import functools
 import time
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,7 +15,7 @@ import pyarrow.parquet as pq
 
 from harness import Row
 from lake_data import seal
-from lake_routes import lake_at, pieces, spark, spark_rows, write_with_spark
+from lake_routes import few_rounds, lake_at, pieces, spark, spark_rows, write_with_spark
 from penstock.lake.tables import Lake
 from penstock.lake.target import Target
 from penstock.pipeline.flush.identity import SPAN_IDENTITY, identities
@@ -46,7 +45,7 @@ def repeats(run: Run) -> Iterator[Row]:
         measures = {"window": ways.window_s, "shuffle": ways.shuffle_s, "share": ways.share_s}
         for measure in measures.values():
             measure()  # Java compiles, and workers start
-        found = replace(run, quick=True).medians(measures)  # each takes many seconds
+        found = few_rounds(run, measures)
     name = "100 k spans, 1 M remembered"
     shuffle = ("dropDuplicates and anti-join in Spark", found["shuffle"])
     yield Row(f"{name}: by a window", found["window"], "s", *shuffle, better="lower")

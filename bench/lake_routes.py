@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -25,11 +26,12 @@ from penstock.segment import SegmentReader
 from penstock.storage import LocalFiles
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
 
+    from harness import Measure, Run
     from lake_data import Sealed
     from penstock.model.bundle import Bundle
     from penstock.pipeline.segments import Segment
@@ -52,6 +54,13 @@ def spark_ended() -> Iterator[None]:
     finally:
         if spark.cache_info().currsize:
             stop_session(spark())
+
+
+def few_rounds(run: Run, measures: Mapping[str, Measure]) -> dict[str, float]:
+    """Of measures that take seconds each: one round in a quick run, three in a full one."""
+    if run.quick:
+        return {name: measure() for name, measure in measures.items()}
+    return replace(run, quick=True).medians(measures)
 
 
 def lake_at(folder: Path) -> LakeSettings:

@@ -26,6 +26,7 @@ WORKERS: Final = 2
 BATCH: Final = 100
 _PAUSE_S: Final = 0.1
 _TIMEOUT_S: Final = 5.0
+_STOP_S: Final = 60.0
 _PORTS: Final = ("grpc", "http", "web")
 
 SpanId = tuple[bytes, bytes]
@@ -53,7 +54,8 @@ class DemoServer:
                 start_new_session=True,
             )
         assert self._process.stdout is not None
-        line = self._process.stdout.readline()
+        with self._process.stdout as answers:
+            line = answers.readline()
         if not line:
             raise PenstockError(f"the server does not start: {self._last_words()}")
         ready = json.loads(line)
@@ -65,12 +67,6 @@ class DemoServer:
         assert self._process is not None
         os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
-
-    def stop(self) -> int:
-        """In order."""
-        assert self._process is not None
-        self._process.terminate()
-        return self._process.wait()
 
     def flush(self) -> None:
         """Seals everything."""
@@ -85,8 +81,13 @@ class DemoServer:
         self._process.wait()
 
     def end(self) -> None:
-        """Whatever it is doing."""
-        if self._process is not None and self._process.poll() is None:
+        """In order, so that nobody writes any more; at once where that takes too long."""
+        if self._process is None or self._process.poll() is not None:
+            return
+        self._process.terminate()
+        try:
+            self._process.wait(_STOP_S)
+        except subprocess.TimeoutExpired:
             self.kill()
 
     def _last_words(self) -> str:

@@ -15,6 +15,8 @@ from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from pyspark import TaskContext
+
 from penstock.lake.commit import commit
 from penstock.lake.layout import batch_key
 from penstock.lake.positions import Position, Source, read_positions
@@ -230,7 +232,8 @@ def _write_group(order: tuple[Work, int]) -> Written:
 @cache
 def _leave_imports_alone() -> None:
     """Spark's workers collect garbage after every task: 0.1 s through all that is imported."""
-    gc.freeze()
+    if TaskContext.get() is not None:
+        gc.freeze()
 
 
 def _source_of(segment: Segment) -> Source:
