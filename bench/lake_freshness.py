@@ -37,9 +37,9 @@ def freshness(run: Run) -> Iterator[Row]:
     with run.folder() as folder, _pipeline(folder) as (query, reports), child(_seal, folder):
         _first_batch(query, reports)  # it has waited for the stream to start
         lags = list(_lags(reports, 6.0 if run.quick else 45.0))
-    name = f"from seal to commit, {SPANS_A_SECOND} spans/s"
+    name = f"seal to commit, {SPANS_A_SECOND} spans/s"
     yield Row(f"{name}, p50", median(lags), "s", target=3.0, better="lower")
-    yield Row(f"{name}, the longest", max(lags), "s", better="lower")
+    yield Row(f"{name}, longest", max(lags), "s", better="lower")
 
 
 @contextlib.contextmanager
