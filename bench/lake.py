@@ -1,7 +1,8 @@
 """The benchmark of the lake: from sealed segments to committed tables, on two cores.
 
 Rates are per second of processor time, of all processes: the driver's Python, Spark's Java and its
-Python workers. Java's start is not counted; it has run every route once before it is measured.
+Python workers. Java's start is not counted; it has run every route once before it is measured. In a
+quick run, what is done once however much there is weighs most: its rates have no targets.
 """
 
 from __future__ import annotations
@@ -43,10 +44,7 @@ MB = 1e6
 
 
 def sealed_to_committed(run: Run) -> Iterator[Row]:
-    """All that was sealed, in one run of the pipeline; the size and the memory that this takes.
-
-    In a quick run what is done once, whatever there is, weighs too much for a target.
-    """
+    """All that was sealed, in one run of the pipeline; the size and the memory that this takes."""
     spans = 300_000 if run.quick else 5_000_000
     with run.folder() as folder:
         _warm_up(folder / "warm", 1 if run.quick else 3)

@@ -6,6 +6,7 @@ import contextlib
 import functools
 import time
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -27,7 +28,6 @@ from penstock.storage import LocalFiles
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
-    from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -133,8 +133,6 @@ def pieces(segments: Iterable[Segment]) -> Iterator[pa.Table]:
 
 
 def _bundles(segment: Segment) -> Iterator[tuple[Bundle, Origin]]:
-    from pathlib import Path
-
     reader = SegmentReader.open(FILES, Path(segment.path))
     for index in range(len(reader)):
         stored = reader.bundle(index)
