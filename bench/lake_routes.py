@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 
 from penstock.lake.layout import batch_key
 from penstock.lake.rows import Origin, row_batches
+from penstock.lake.schemas import SHARING, SPANS
 from penstock.lake.settings import LakeSettings
 from penstock.lake.tables import Lake
 from penstock.lake.target import Target
@@ -100,7 +101,7 @@ def plain_bytes(data: Sealed, folder: Path) -> int:
     size = 0
     for part, rows in enumerate(pieces(data.segments())):
         path = folder / f"{part}.parquet"
-        pq.write_table(rows, path, compression="zstd")
+        pq.write_table(rows.cast(SPANS), path, compression="zstd")
         size += path.stat().st_size
         path.unlink()
     return size
@@ -122,7 +123,7 @@ def pieces(segments: Iterable[Segment]) -> Iterator[pa.Table]:
     waiting: list[pa.RecordBatch] = []
     size = 0
     for segment in segments:
-        for batch in row_batches(_bundles(segment), Signal.TRACES):
+        for batch in row_batches(_bundles(segment), Signal.TRACES, SHARING["spans"]):
             waiting.append(batch)
             size += batch.nbytes
             if size >= PIECE_BYTES:

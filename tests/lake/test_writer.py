@@ -15,7 +15,7 @@ from pyiceberg.io.pyarrow import parquet_file_to_data_file
 from penstock.lake import durable
 from penstock.lake.files import WrittenFile, data_file
 from penstock.lake.layout import replacement_key
-from penstock.lake.schemas import SPANS
+from penstock.lake.schemas import SHARING, SPANS
 from penstock.lake.target import Target
 from penstock.lake.writer import DataFileWriter, split_by_day, write_rows
 from penstock.model.errors import CommitConflict, InvalidArgument
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
 KEY = replacement_key(["x"])
+_DAYS = (DAY, NEXT_DAY)
 
 
 @pytest.fixture
@@ -195,3 +196,13 @@ def test_narrower_numbers_become_the_table_s(target: Target) -> None:
     narrow = rows.set_column(place, "_offset", rows["_offset"].cast(pa.int32()))
     [file] = write_rows(narrow, target, KEY, 0)
     assert read(file).schema.field("_offset").type == pa.int64()
+
+
+def test_a_file_has_no_strings_of_another_day(target: Target) -> None:
+    """Shared strings are those of all the rows that are written together."""
+    rows = [span(number, day, attributes={"day": str(day)}) for number, day in enumerate(_DAYS)]
+    shared = pa.Table.from_pylist(rows, SPANS).cast(SHARING["spans"])
+    for file in write_rows(shared, target, KEY, 0):
+        assert read(file)["attributes"].to_pylist() == [[("day", str(file.day))]]
+        others = {str(day) for day in _DAYS} - {str(file.day)}
+        assert not any(day.encode() in Path(file.path).read_bytes() for day in others)

@@ -46,13 +46,40 @@ def numbered(names: list[str], columns: pa.Schema) -> pa.Schema:
 
 
 def conform(rows: pa.Table, columns: pa.Schema) -> pa.Table:
-    """The rows with the types of the table that they go to.
+    """The rows with the types of the table that they go to; dictionaries stay what they are.
 
     Columns that the rows do not have are left out: Iceberg reads them as null. A column that the
     table does not have is an InvalidArgument: open the table with the new schema first.
     """
-    wanted = numbered(rows.column_names, columns)
+    wanted = sharing(numbered(rows.column_names, columns), rows.schema)
     return rows if rows.schema.equals(wanted, check_metadata=False) else rows.cast(wanted)
+
+
+def sharing(columns: pa.Schema, rows: pa.Schema) -> pa.Schema:
+    """The columns with the dictionaries that the rows have."""
+    return pa.schema([_sharing(field, rows.field(field.name).type) for field in columns])
+
+
+def _sharing(field: pa.Field, held: pa.DataType) -> pa.Field:
+    wanted = field.type
+    if pa.types.is_dictionary(held):
+        return field.with_type(held)
+    if pa.types.is_map(wanted) and pa.types.is_map(held):
+        key, item = (
+            _sharing(each, part)
+            for each, part in (
+                (wanted.key_field, held.key_type),
+                (wanted.item_field, held.item_type),
+            )
+        )
+        return field.with_type(pa.map_(key, item))
+    if pa.types.is_struct(wanted) and pa.types.is_struct(held):
+        return field.with_type(
+            pa.struct([_sharing(each, held.field(each.name).type) for each in wanted])
+        )
+    if pa.types.is_list(wanted) and pa.types.is_list(held):
+        return field.with_type(pa.list_(_sharing(wanted.value_field, held.value_type)))
+    return field
 
 
 def _narrow_field(field: pa.Field) -> pa.Field:

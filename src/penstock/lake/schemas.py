@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
+from pyarrow import types
 
 from penstock.model.errors import InvalidArgument
 from penstock.otel.signals import Signal
@@ -26,6 +27,22 @@ STRINGS: Final = pa.map_(pa.string(), pa.string())
 def list_of(type_: pa.DataType) -> pa.ListType:
     """Lists as readers of Parquet know them."""
     return pa.list_(pa.field("element", type_))
+
+
+SHARED_STRING: Final = pa.dictionary(pa.int32(), pa.string())
+SHARED_STRINGS: Final = pa.map_(SHARED_STRING, SHARED_STRING)
+"""Attributes on their way to a file: each text is in memory once."""
+
+
+def with_shared_strings(type_: pa.DataType) -> pa.DataType:
+    """The type with every map of strings, at any depth, as `SHARED_STRINGS`."""
+    if type_.equals(STRINGS):
+        return SHARED_STRINGS
+    if types.is_struct(type_):
+        return pa.struct([f.with_type(with_shared_strings(f.type)) for f in type_])
+    if types.is_list(type_):
+        return pa.list_(type_.value_field.with_type(with_shared_strings(type_.value_type)))
+    return type_
 
 
 _ATTRIBUTES: Final = (("attributes", STRINGS), ("attribute_types", STRINGS))
@@ -168,6 +185,13 @@ TABLES: Final[Mapping[str, pa.Schema]] = MappingProxyType(
     {"spans": SPANS, "logs": LOGS, "metrics": METRICS}
 )
 """By their names in SQL."""
+SHARING: Final[Mapping[str, pa.Schema]] = MappingProxyType(
+    {
+        name: pa.schema([f.with_type(with_shared_strings(f.type)) for f in schema])
+        for name, schema in TABLES.items()
+    }
+)
+"""The same with shared strings."""
 
 _NAMES: Final = {Signal.TRACES: "spans", Signal.LOGS: "logs", Signal.METRICS: "metrics"}
 

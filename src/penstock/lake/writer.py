@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from penstock.lake.arrow import conform, numbered
+from penstock.lake.arrow import conform, numbered, sharing
 from penstock.lake.files import WrittenFile
 from penstock.lake.layout import data_path
 from penstock.lake.parquet import ROW_GROUP_ROWS, leaf_paths, writer_options
@@ -53,12 +53,20 @@ def split_by_day(rows: pa.Table, target: Target) -> Iterator[tuple[date | None, 
     keys = {_DAY: days} | {name: rows[name] for name in target.sorted_by}
     order = pc.sort_indices(pa.table(keys), sort_keys=[(name, "ascending") for name in keys])
     if not _is_sorted(order):
-        rows, days = rows.combine_chunks().take(order), days.take(order)
+        rows, days = _in_order(rows, order), days.take(order)
     begin = 0
     runs = pc.run_end_encode(days.combine_chunks())
+    if len(runs.values) > 1:  # a file's dictionaries hold what the file has, and no more
+        rows = rows.cast(numbered(rows.column_names, target.columns))
     for day, end in zip(runs.values.to_pylist(), runs.run_ends.to_pylist(), strict=True):
         yield day, rows.slice(begin, end - begin)
         begin = end
+
+
+def _in_order(rows: pa.Table, order: pa.Array) -> pa.Table:
+    """Column by column, so that only one of them is there three times."""
+    columns = [column.combine_chunks().take(order) for column in rows.itercolumns()]
+    return pa.Table.from_arrays(columns, schema=rows.schema)
 
 
 class DataFileWriter:
@@ -99,7 +107,7 @@ class DataFileWriter:
     def _begin(self, rows: pa.Table) -> pq.ParquetWriter:
         return pq.ParquetWriter(
             self._sink,
-            numbered(rows.column_names, self._target.columns),
+            sharing(numbered(rows.column_names, self._target.columns), rows.schema),
             metadata_collector=self._footer,
             sorting_columns=self._sorting(rows.schema),
             **writer_options(rows),

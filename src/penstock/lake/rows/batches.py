@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types
 
+from penstock.lake.schemas import SHARED_STRINGS, STRINGS
 from penstock.otel.columns import scalar
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ def cut(columns: Mapping[str, pa.Array], schema: pa.Schema) -> Iterator[pa.Recor
 
 
 def fit(array: pa.Array, type_: pa.DataType) -> pa.Array:
-    """The array as `type_`, without dictionaries."""
+    """The array as `type_`; dictionaries that it does not have are written out."""
     if array.type.equals(type_):
         return array
     if types.is_dictionary(array.type):
@@ -49,11 +50,15 @@ def fit(array: pa.Array, type_: pa.DataType) -> pa.Array:
 
 
 def _rows_per_batch(arrays: list[pa.Array], count: int) -> int:
-    shared = [values for array in arrays for values in _dictionaries(array)]
+    shared = [_written_out(values) for array in arrays for values in _dictionaries(array)]
     if count * sum(values.nbytes for values in shared) <= BATCH_BYTES:
         return max(count, 1)
     widest = sum(_most_bytes(values) for values in shared)
     return max(BATCH_BYTES // max(widest, 1), 1)
+
+
+def _written_out(values: pa.Array) -> pa.Array:
+    return values.cast(STRINGS) if values.type.equals(SHARED_STRINGS) else values
 
 
 def _dictionaries(array: pa.Array) -> Iterator[pa.Array]:

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.lake.rows.attributes import attributes_of
+from penstock.lake.schemas import STRINGS
 from penstock.model.slots import RESOURCE_ATTRS, SCOPE_ATTRS
 from penstock.otel.columns import scalar
 
@@ -46,7 +47,8 @@ class _Container:
 
     def attribute(self, key: str) -> pa.Array:
         """The text of one attribute."""
-        return self._shared(pc.map_lookup(self._attributes.texts, pa.scalar(key), "first"))
+        texts = self._attributes.texts.cast(STRINGS)
+        return self._shared(pc.map_lookup(texts, pa.scalar(key), "first"))
 
     def structs(self, *names: str) -> pa.Array:
         """With its attributes and these fields; null where none was sent."""

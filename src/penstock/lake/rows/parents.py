@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.lake.rows.batches import fit
-from penstock.lake.schemas import STRINGS, list_of
+from penstock.lake.schemas import SHARED_STRINGS, list_of, with_shared_strings
 from penstock.otel.columns import numbers, plain, scalar
 from penstock.otel.lists import from_zero
 
@@ -47,8 +47,10 @@ class Grouping:
         return pa.ListArray.from_arrays(self.offsets, items, type=type_, mask=self.missing)
 
     def maps(self, keys: pa.Array, values: pa.Array) -> pa.MapArray:
-        """The children as maps of strings."""
-        return pa.MapArray.from_arrays(self.offsets, keys, values, type=STRINGS, mask=self.missing)
+        """The children as maps of shared strings."""
+        return pa.MapArray.from_arrays(
+            self.offsets, keys, values, type=SHARED_STRINGS, mask=self.missing
+        )
 
 
 def place(table: pa.RecordBatch, ids: pa.Array) -> tuple[pa.RecordBatch, pa.Array]:
@@ -85,7 +87,11 @@ def child_lists(
     type_: pa.StructType,
     columns: Callable[[pa.RecordBatch], Mapping[str, pa.Array]],
 ) -> pa.ListArray:
-    """The records of a table as lists of the parents with these ids; null where there are none."""
+    """The records of a table as lists of the parents with these ids; null where there are none.
+
+    Their strings are shared.
+    """
+    type_ = with_shared_strings(type_)
     if table is None or not table.num_rows:
         return pa.nulls(len(ids), list_of(type_))
     table, places = place(table, ids)

@@ -21,6 +21,7 @@ from penstock.lake.schemas import (
     QUANTILE,
     SUMMARY,
     list_of,
+    with_shared_strings,
 )
 from penstock.model import slots
 from penstock.otel.columns import scalar
@@ -141,7 +142,7 @@ def _lists(fields: Fields, name: str, type_: pa.DataType) -> pa.Array:
 def _exemplar_lists(tables: Tables, slot: int, ids: pa.Array) -> pa.Array:
     kind = EXEMPLARS.get(slot)
     if kind is None:
-        return pa.nulls(len(ids), list_of(EXEMPLAR))
+        return pa.nulls(len(ids), list_of(with_shared_strings(EXEMPLAR)))
     columns = partial(_exemplars, tables, kind)
     return child_lists(tables.get(kind.slot), ids, EXEMPLAR, columns)
 

@@ -30,13 +30,16 @@ Columns = dict[str, pa.Array]
 
 def rows_of(bundle: Bundle, signal: Signal, origin: Origin) -> pa.Table:
     """The rows of one bundle, as `row_batches` gives them."""
-    return pa.Table.from_batches(_of_one(bundle, signal, origin), TABLES[table_of(signal)])
+    schema = TABLES[table_of(signal)]
+    return pa.Table.from_batches(_of_one(bundle, signal, origin, schema), schema)
 
 
 def row_batches(
-    bundles: Iterable[tuple[Bundle, Origin]], signal: Signal
+    bundles: Iterable[tuple[Bundle, Origin]], signal: Signal, schema: pa.Schema | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of the signal's records with the schema of its table, in the order of the bundles.
+    """The rows of the signal's records, in the order of the bundles.
+
+    They have the schema of the signal's table in `TABLES`, or in `SHARING` if that is given.
 
     Within a batch those of metrics are in the order of their kinds. The same bundles give the same
     rows, always. Those of small bundles share a batch, and those of a large one may be cut into
@@ -46,13 +49,14 @@ def row_batches(
     Raises InvalidBundle, with its offset, for a bundle that is not OTAP or has a request that
     cannot be decoded. The rows of the bundles before it are out by then.
     """
+    schema = schema or TABLES[table_of(signal)]
     for group in groups(bundles, signal.root_slot):
         joined = _joined_columns(group, signal) if len(group) > 1 else None
         if joined is not None:
-            yield from _cut(joined, signal)
+            yield from _cut(joined, schema)
             continue
         for bundle, origin in group:
-            yield from _of_one(bundle, signal, origin)
+            yield from _of_one(bundle, signal, origin, schema)
 
 
 def _joined_columns(group: Group, signal: Signal) -> list[Columns] | None:
@@ -64,13 +68,15 @@ def _joined_columns(group: Group, signal: Signal) -> list[Columns] | None:
         return None
 
 
-def _of_one(bundle: Bundle, signal: Signal, origin: Origin) -> Iterator[pa.RecordBatch]:
+def _of_one(
+    bundle: Bundle, signal: Signal, origin: Origin, schema: pa.Schema
+) -> Iterator[pa.RecordBatch]:
     try:
         if signal.root_slot in bundle:
             tables = Tables.of(bundle, origin, signal.root_slot)
-            yield from _cut(_columns(tables, signal), signal)
+            yield from _cut(_columns(tables, signal), schema)
         if signal.raw_slot in bundle:
-            yield from _of_requests(bundle[signal.raw_slot], signal, origin)
+            yield from _of_requests(bundle[signal.raw_slot], signal, origin, schema)
     except (InvalidBundle, KeyError, pa.ArrowException) as error:
         reason = f"the bundle at offset {origin.first_offset} has no rows: {error}"
         raise InvalidBundle(reason) from error
@@ -86,19 +92,21 @@ def _columns(tables: Tables, signal: Signal) -> Iterator[Columns]:
             yield from metric_columns(tables)
 
 
-def _cut(columns: Iterable[Columns], signal: Signal) -> Iterator[pa.RecordBatch]:
+def _cut(columns: Iterable[Columns], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     for each in columns:
-        yield from cut(each, TABLES[table_of(signal)])
+        yield from cut(each, schema)
 
 
-def _of_requests(table: pa.RecordBatch, signal: Signal, origin: Origin) -> Iterator[pa.RecordBatch]:
+def _of_requests(
+    table: pa.RecordBatch, signal: Signal, origin: Origin, schema: pa.Schema
+) -> Iterator[pa.RecordBatch]:
     messages = table.column("data").to_pylist()
     for message in messages:
         _check(message, signal)
     for decoded in decode_requests(signal, messages):
         if decoded.bundle is None:
             raise InvalidBundle(decoded.problem)
-        yield from _of_one(decoded.bundle, signal, origin)
+        yield from _of_one(decoded.bundle, signal, origin, schema)
         origin = origin.after(decoded.count)
 
 

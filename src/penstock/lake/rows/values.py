@@ -52,6 +52,12 @@ def type_names(codes: pa.Array) -> pa.Array:
     return _TYPE_NAMES.take(codes)
 
 
+def shared_names(codes: pa.Array) -> pa.DictionaryArray:
+    """What the values were that are no strings."""
+    encoded = codes.dictionary_encode()
+    return pa.DictionaryArray.from_arrays(encoded.indices, type_names(encoded.dictionary))
+
+
 def is_text(codes: pa.Array) -> pa.BooleanArray:
     """Which of the values are strings."""
     return pc.equal(codes, scalar(STR, _CODE))
@@ -62,11 +68,13 @@ def value_texts(values: Fields, codes: pa.Array) -> pa.Array:
 
     Different texts are gathered first, and where each row finds its own; then it is one gather.
     """
-    kinds = set(codes.unique().to_pylist())
-    if kinds == {STR}:
-        return values.plain("str", pa.string())
+    return shared_texts(values, codes).dictionary_decode()
+
+
+def shared_texts(values: Fields, codes: pa.Array) -> pa.DictionaryArray:
+    """The same; a text may be in the dictionary twice."""
     pool = _Pool(values)
-    for kind in kinds - {STR, None}:
+    for kind in set(codes.unique().to_pylist()) - {STR, None}:
         pool.put(pc.equal(codes, scalar(kind, _CODE)), kind, values)
     return pool.texts()
 
@@ -95,16 +103,16 @@ class _Pool:
 
     def texts(self) -> pa.Array:
         """The text of each row."""
-        return pa.concat_arrays(self._parts).take(self._at)
+        return pa.DictionaryArray.from_arrays(self._at, pa.concat_arrays(self._parts))
 
 
 def _encoded_strings(values: Fields) -> tuple[pa.Array, pa.Array]:
     column = values.get("str")
     if column is None:
         return pa.nulls(0, pa.string()), pa.nulls(values.count, _INDEX)
-    if types.is_dictionary(column.type):
-        return as_type(column.dictionary, pa.string()), column.indices.cast(_INDEX)
-    return as_type(column, pa.string()), pa.arange(0, len(column)).cast(_INDEX)
+    if not types.is_dictionary(column.type) or column.dictionary.null_count:
+        column = plain(column).dictionary_encode()
+    return as_type(column.dictionary, pa.string()), column.indices.cast(_INDEX)
 
 
 def _integers(values: pa.Array) -> tuple[pa.Array, pa.Array]:

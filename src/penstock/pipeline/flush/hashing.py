@@ -38,8 +38,8 @@ def hash_columns(columns: list[pa.Array]) -> Hashes:
 def hash_array(array: pa.Array) -> Hashes:
     """Of the values of one column; equal values have the same, in every array."""
     if types.is_dictionary(array.type):
-        array = array.dictionary_decode()
-    if types.is_map(array.type):
+        hashes = _shared(array)
+    elif types.is_map(array.type):
         entries = mixed(hash_array(array.keys) + _LANES) ^ hash_array(array.items)
         hashes = _sums(mixed(entries), array.offsets)  # in any order
     elif types.is_list(array.type):
@@ -86,6 +86,13 @@ def _strings(array: pa.Array) -> Hashes:
     if left.any():
         hashes[left] = _texts(array if left.all() else array.filter(pa.array(left)))
     return hashes
+
+
+def _shared(array: pa.DictionaryArray) -> Hashes:
+    if not len(array.dictionary):
+        return np.zeros((len(array), 2), np.uint64)
+    found: Hashes = hash_array(array.dictionary)[array.indices.fill_null(0).to_numpy()]
+    return found
 
 
 def _ids(array: pa.Array, length: int) -> Hashes:

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.lake.rows import Origin, row_batches
-from penstock.lake.schemas import signal_of
+from penstock.lake.schemas import SHARING, signal_of, table_of
 from penstock.lake.writer import write_rows
 from penstock.model.errors import Damaged, InvalidBundle, OffsetUnavailable, PenstockError
 from penstock.pipeline.flush.identity import has_name, identities, of_messages, repeated
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from penstock.pipeline.segments import Segment, Segments
     from penstock.segment import SegmentReader
 
-PIECE_BYTES: Final = 64 * 1024 * 1024
+PIECE_BYTES: Final = 40 * 1024 * 1024
 """Rows of so many bytes in memory make a file, or one for each of their days."""
 PIECES_OF_A_GROUP: Final = 100_000
 
@@ -163,7 +163,7 @@ def _readable_rows(work: Work, segment: Segment, problems: list[str]) -> Iterato
     signal, given = signal_of(work.table), 0
     bundles = list(_bundles(reader, segment, problems))
     try:
-        for batch in row_batches(bundles, signal):
+        for batch in row_batches(bundles, signal, SHARING[work.table]):
             given += batch.num_rows
             yield batch
     except InvalidBundle:  # which one, and what follows it, is seen when each is alone
@@ -178,9 +178,10 @@ def _one_by_one(
     problems: list[str],
 ) -> Iterator[pa.RecordBatch]:
     """The rows of the bundles without the first `given`, which are the same in both ways."""
+    schema = SHARING[table_of(signal)]
     for bundle in bundles:
         try:
-            for batch in row_batches([bundle], signal):
+            for batch in row_batches([bundle], signal, schema):
                 new = batch.slice(min(given, batch.num_rows))
                 given -= batch.num_rows - new.num_rows
                 yield new
