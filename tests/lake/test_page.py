@@ -10,6 +10,7 @@ from pathlib import Path
 from penstock.lake.layout import batch_key, data_path, replacement_key
 from penstock.lake.parquet import ROW_GROUP_ROWS
 from penstock.lake.positions import POSITION_PREFIX, WRITER_EPOCH, Position, Source
+from penstock.lake.promoted import PROPERTY
 from penstock.lake.properties import new_table_properties
 from penstock.lake.schemas import SPANS
 
@@ -28,6 +29,7 @@ def test_the_table_of_properties_is_the_code_s() -> None:
         f"{bounds}<name>",
         "schema.name-mapping.default",
         WRITER_EPOCH,
+        PROPERTY,
         f"{POSITION_PREFIX}<topic>.<partition>",
     }
 

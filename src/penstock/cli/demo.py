@@ -147,9 +147,9 @@ class _Tour:
                 raise PenstockError(f"the pipeline failed: {query.exception()}")
 
     def _ask(self) -> None:
-        from penstock.cli.pipeline import lake_settings
         from penstock.query.engine import ask
         from penstock.query.results import cells
+        from penstock.server.lakes import lake_settings
 
         started = time.perf_counter()
         answer = ask(self.data_dir, lake_settings(self._config()), _QUESTION)
@@ -177,8 +177,8 @@ class _Tour:
         return summary
 
     def _ids(self, tier: Tier) -> Iterator[SpanId]:
-        from penstock.cli.pipeline import lake_settings
         from penstock.query.engine import ask
+        from penstock.server.lakes import lake_settings
 
         sql = "SELECT trace_id, span_id FROM spans"
         answer = ask(self.data_dir, lake_settings(self._config()), sql, tiers={tier})

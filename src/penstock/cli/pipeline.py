@@ -16,6 +16,7 @@ from penstock.cli.common import data_dir_option, existing_data_directory, json_o
 from penstock.cli.serve import config_option, read_config
 from penstock.model.errors import PenstockError
 from penstock.pipeline.flush.ending import Ending
+from penstock.server.lakes import lake_settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from penstock.lake.settings import LakeSettings
     from penstock.pipeline.flush.progress import BatchReport, Reports
     from penstock.pipeline.flush.settings import FlushSettings
     from penstock.server.config import Config
@@ -117,15 +117,6 @@ def _installed() -> Iterator[None]:
     except ImportError as error:
         name = (error.name or str(error)).partition(".")[0]
         raise PenstockError(f"{name} is missing: pip install 'penstock[spark]'") from None
-
-
-def lake_settings(config: Config) -> LakeSettings:
-    """As the configuration says."""
-    from penstock.lake.settings import FOLDER, LakeSettings
-
-    lake = config.lake
-    warehouse = lake.warehouse or str((config.data_dir / FOLDER).absolute())
-    return LakeSettings(warehouse=warehouse, catalog=dict(lake.catalog), namespace=lake.namespace)
 
 
 def flush_settings(config: Config) -> FlushSettings:

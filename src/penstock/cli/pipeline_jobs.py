@@ -17,6 +17,7 @@ from penstock.cli.common import (
 )
 from penstock.cli.serve import config_option, read_config
 from penstock.model.errors import InvalidSetting, PenstockError
+from penstock.server.lakes import lake_settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -226,7 +227,7 @@ def _lake(file: Path | None, data_dir: Path) -> Lake:
 
     config = read_config(file, data_dir.absolute())
     existing_data_directory(config.data_dir)
-    return Lake.open(pipeline.lake_settings(config))
+    return Lake.open(lake_settings(config))
 
 
 def _dates(days: Sequence[datetime]) -> list[date] | None:

@@ -34,6 +34,10 @@ class LakeSettings:
     namespace: str = "otel"
     """The Iceberg namespace of the tables."""
 
+    promoted: tuple[str, ...] = ()
+    """Attributes that get columns of their own, `[resource:]key[:type]` each (see `promoted`).
+    Tables remember them: leaving one out later does not take its column away."""
+
     snapshots_kept: int = 20
     """How many snapshots of a table its metadata remember. Each costs every commit some time;
     beyond them there is no time travel."""

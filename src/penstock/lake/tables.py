@@ -14,11 +14,13 @@ from pyiceberg.table import TableProperties
 from pyiceberg.transforms import DayTransform, IdentityTransform
 
 from penstock.lake.catalog import open_catalog
+from penstock.lake.promoted import of_properties, parse_all, promoted_properties, with_columns
 from penstock.lake.properties import NO_RETRIES, new_table_properties
 from penstock.lake.schemas import TABLES
 from penstock.model.errors import InvalidArgument
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from types import TracebackType
     from typing import Self
 
@@ -46,6 +48,7 @@ class Lake:
     def __init__(self, catalog: Catalog, settings: LakeSettings) -> None:
         self._catalog = catalog
         self.settings = settings
+        self._promoted = parse_all(settings.promoted)
 
     @classmethod
     def open(cls, settings: LakeSettings) -> Lake:
@@ -59,7 +62,7 @@ class Lake:
         columns that the shape does not know stay, and so do the partitions and the order of a
         table that exists. Several processes may do so at once.
         """
-        shape = shape or _usual(name)
+        shape = shape or self._usual(name)
         failures = 0
         while True:
             try:
@@ -100,9 +103,10 @@ class Lake:
         table = self.existing(name)
         if table is None:
             return self._create(name, shape)
-        if not NO_RETRIES.items() <= table.properties.items():
+        wanted = NO_RETRIES | self._promotion(table.properties) if name in TABLES else NO_RETRIES
+        if not wanted.items() <= table.properties.items():
             with table.transaction() as transaction:
-                transaction.set_properties(NO_RETRIES)
+                transaction.set_properties(wanted)
         with table.update_schema() as update:  # commits nothing where nothing is new
             update.union_by_name(shape.schema)
         return table
@@ -117,7 +121,8 @@ class Lake:
             location,
             properties=new_table_properties(
                 shape.schema.names, [shape.time, *shape.sorted_by], self.settings.snapshots_kept
-            ),
+            )
+            | (self._promotion({}) if name in TABLES else {}),
         )
         with transaction.update_spec() as spec:
             spec.add_field(shape.time, DayTransform(), f"{shape.time}_day")
@@ -129,8 +134,14 @@ class Lake:
         transaction.commit_transaction()
         return self._catalog.load_table(identifier)
 
+    def _usual(self, name: str) -> Shape:
+        if name not in TABLES:
+            raise InvalidArgument(f"the lake has no table {name!r}; it has {', '.join(TABLES)}")
+        return Shape(with_columns(TABLES[name], self._promoted))
 
-def _usual(name: str) -> Shape:
-    if name not in TABLES:
-        raise InvalidArgument(f"the lake has no table {name!r}; it has {', '.join(TABLES)}")
-    return Shape(TABLES[name])
+    def _promotion(self, properties: Mapping[str, str]) -> dict[str, str]:
+        """The properties of a table that has the promoted attributes beside those it had."""
+        if not self._promoted:
+            return {}
+        every = parse_all(map(str, {*of_properties(properties), *self._promoted}))
+        return promoted_properties(sorted(every))

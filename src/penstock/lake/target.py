@@ -11,12 +11,15 @@ from pyiceberg.table import TableProperties
 from pyiceberg.transforms import DayTransform
 
 from penstock.lake.arrow import arrow_schema
+from penstock.lake.promoted import of_properties
 from penstock.model.errors import InvalidArgument
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyiceberg.io import FileIO
     from pyiceberg.table import Table
+
+    from penstock.lake.promoted import Promoted
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +35,8 @@ class Target:
     sort_order_id: int
     metrics: tuple[tuple[str, str], ...]
     """Properties that say of which columns the bounds are kept."""
+    promoted: tuple[Promoted, ...]
+    """Attributes with columns of their own."""
     access: tuple[tuple[str, str], ...] = field(repr=False)
     """Properties with which files are reached, credentials among them."""
 
@@ -51,6 +56,7 @@ class Target:
             spec_id=table.spec().spec_id,
             sort_order_id=table.sort_order().order_id,
             metrics=_sorted({k: v for k, v in table.properties.items() if k.startswith(prefix)}),
+            promoted=of_properties(table.properties),
             access=_sorted(table.io.properties),
         )
 

@@ -15,6 +15,7 @@ from penstock.lake.arrow import conform, numbered, sharing
 from penstock.lake.files import WrittenFile
 from penstock.lake.layout import data_path
 from penstock.lake.parquet import ROW_GROUP_ROWS, leaf_paths, writer_options
+from penstock.lake.promoted import fill
 from penstock.model.errors import CommitConflict, InvalidArgument
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ class DataFileWriter:
 
     def write(self, rows: pa.Table) -> None:
         """Adds rows; the first ones decide how the columns are encoded."""
-        rows = conform(rows, self._target.columns)
+        rows = conform(fill(rows, self._target.promoted), self._target.columns)
         if self._writer is None:
             self._writer = self._begin(rows)
         self._writer.write_table(rows, row_group_size=ROW_GROUP_ROWS)

@@ -137,6 +137,7 @@ INTEGER = Kind(_integer)
 TRUTH = Kind(_truth)
 TEXT = Kind(_text)
 PORT = Kind(_port)
+TEXTS = Kind(_texts, list)
 SIGNALS = Kind(_signals, list)
 HOURS = Kind(_hours)
 SECONDS = Kind(_seconds)
@@ -260,6 +261,9 @@ class Lake:
         (), PROPERTIES, "properties of an Iceberg catalog; without any SQLite in the warehouse"
     )
     namespace: str = _key("otel", TEXT, "the Iceberg namespace of the tables")
+    promoted: tuple[str, ...] = _key(
+        (), TEXTS, "attributes with columns of their own: [resource:]key[:string|int|double|bool]"
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -276,6 +280,18 @@ class Pipeline:
         600.0, DURATION, "a span sent again within this time is not written again"
     )
     repeat_rows: int = _key(5_000_000, INTEGER, "the most spans remembered for that")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Query:
+    """What a question to the API may take."""
+
+    timeout: float = _key(30.0, DURATION, "a query is stopped after this time")
+    rows: int = _key(100_000, INTEGER, "the most rows of an answer")
+    bytes: int = _key(64 * MIB, SIZE, "the most bytes of an answer")
+    memory: int = _key(GIB, SIZE, "the most memory of a process that answers")
+    processes: int = _key(2, INTEGER, "queries that run at once, each in a process of its own")
+    waiting: int = _key(16, INTEGER, "queries that wait for their turn; more are put off")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -303,6 +319,7 @@ class Config:
     retention: Retention = Retention()
     lake: Lake = Lake()
     pipeline: Pipeline = Pipeline()
+    query: Query = Query()
     logging: Logging = Logging()
 
     def store_settings(self) -> StoreSettings:

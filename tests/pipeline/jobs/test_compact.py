@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -218,3 +219,13 @@ def test_settings_that_cannot_work_are_refused(wrong: dict[str, int]) -> None:
     """At once, with the name of the setting."""
     with pytest.raises(InvalidSetting, match=next(iter(wrong))):
         CompactSettings(**wrong)
+
+
+def test_compaction_fills_promoted_columns_of_older_rows(spark: SparkSession, lake: Lake) -> None:
+    """Which were null, since the files were written before."""
+    several(lake)
+    with Lake.open(replace(lake.settings, promoted=("number",))) as promoting:
+        table = promoting.table("spans")  # as the pipeline opens it
+        list(compact(spark, promoting, TWO))
+        rows = table.refresh().scan().to_arrow()
+    assert sorted(map(int, rows["attr_number"].to_pylist())) == list(range(24))

@@ -1,0 +1,164 @@
+"""Promoted attributes: some keys have columns of their own, beside the map that has them all.
+
+A column is small, typed, and prunes files by its bounds; a map is read whole. Which keys they are
+is a property of the table, so whoever writes one of its files fills them: the flush, and for
+older rows the compaction. Until then they are null in files from before.
+
+    http.route                    attr_http_route
+    http.response.status_code:int attr_http_response_status_code
+    resource:k8s.pod.name         resource_k8s_pod_name
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import types
+from pyiceberg.table import TableProperties
+
+from penstock.lake.schemas import TABLES
+from penstock.model.errors import InvalidSetting
+from penstock.otel.columns import plain
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+PROPERTY: Final = "penstock.promoted"
+_TYPES: Final[Mapping[str, pa.DataType]] = {
+    "string": pa.string(),
+    "int": pa.int64(),
+    "double": pa.float64(),
+    "bool": pa.bool_(),
+}
+_SENT_AS: Final = {"int": ["int"], "double": ["double", "int"], "bool": ["bool"]}
+_RESOURCE: Final = "resource:"
+_TAKEN: Final = frozenset(name for schema in TABLES.values() for name in schema.names)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Promoted:
+    """A key with a column of its own."""
+
+    key: str
+    kind: str = "string"
+    """`string`: the text that the map has. Others: null where the value was sent as another."""
+    of_resource: bool = False
+
+    @classmethod
+    def parse(cls, text: str) -> Promoted:
+        """`[resource:]key[:type]`; InvalidSetting for what is not that."""
+        rest, of_resource = text.removeprefix(_RESOURCE), text.startswith(_RESOURCE)
+        key, colon, kind = rest.rpartition(":")
+        if not colon or kind not in _TYPES:
+            key, kind = rest, "string"
+        if not key:
+            raise InvalidSetting(f"{text!r} names no attribute")
+        return cls(key, kind, of_resource)
+
+    def __str__(self) -> str:
+        """What `parse` reads."""
+        return f"{_RESOURCE if self.of_resource else ''}{self.key}:{self.kind}"
+
+    @property
+    def column(self) -> str:
+        """What it is called in SQL."""
+        name = re.sub(r"[^0-9a-z]+", "_", self.key.lower()).strip("_")
+        return f"{'resource' if self.of_resource else 'attr'}_{name}"
+
+    @property
+    def type(self) -> pa.DataType:
+        """Of the column."""
+        return _TYPES[self.kind]
+
+
+def parse_all(texts: Iterable[str]) -> tuple[Promoted, ...]:
+    """InvalidSetting where two would have one column, or one that the tables have already."""
+    found = tuple(dict.fromkeys(Promoted.parse(text) for text in texts))
+    columns = [each.column for each in found]
+    for each in found:
+        if columns.count(each.column) > 1 or each.column in _TAKEN:
+            raise InvalidSetting(f"the attribute {each.key!r} cannot be the column {each.column}")
+    return found
+
+
+def of_properties(properties: Mapping[str, str]) -> tuple[Promoted, ...]:
+    """Those of a table."""
+    return parse_all(json.loads(properties.get(PROPERTY, "[]")))
+
+
+def promoted_properties(promoted: Sequence[Promoted]) -> dict[str, str]:
+    """Of a table that has these; files are pruned by them."""
+    prefix = TableProperties.METRICS_MODE_COLUMN_CONF_PREFIX
+    bounds = {f"{prefix}.{each.column}": "truncate(16)" for each in promoted}
+    return {PROPERTY: json.dumps([str(each) for each in promoted]), **bounds}
+
+
+def with_columns(schema: pa.Schema, promoted: Iterable[Promoted]) -> pa.Schema:
+    """The columns of a table that has these too."""
+    return pa.schema([*schema, *(pa.field(each.column, each.type) for each in promoted)])
+
+
+def fill(rows: pa.Table, promoted: Iterable[Promoted]) -> pa.Table:
+    """The rows with these columns, made from their maps."""
+    for each in promoted:
+        values = pa.chunked_array(
+            [_values(chunk, each) for chunk in _maps(rows, each)], type=each.type
+        )
+        at = rows.schema.get_field_index(each.column)
+        rows = (
+            rows.append_column(each.column, values)
+            if at < 0
+            else rows.set_column(at, each.column, values)
+        )
+    return rows
+
+
+def _maps(rows: pa.Table, promoted: Promoted) -> list[pa.StructArray]:
+    """`attributes` and `attribute_types` of the rows, or of their resources."""
+    if promoted.of_resource:
+        return [_pair(*_flat(chunk)) for chunk in rows["resource"].chunks]
+    pairs = rows.select(["attributes", "attribute_types"]).to_batches()
+    return [_pair(*batch.columns) for batch in pairs]
+
+
+def _flat(resources: pa.StructArray) -> tuple[pa.Array, pa.Array]:
+    names = [field.name for field in resources.type]
+    columns = dict(zip(names, resources.flatten(), strict=True))
+    return columns["attributes"], columns["attribute_types"]
+
+
+def _pair(texts: pa.Array, kinds: pa.Array) -> pa.StructArray:
+    return pa.StructArray.from_arrays([texts, kinds], names=["texts", "kinds"])
+
+
+def _values(maps: pa.StructArray, promoted: Promoted) -> pa.Array:
+    texts = _lookup(maps.field("texts"), promoted.key)
+    if promoted.kind == "string":
+        return texts
+    kinds = _lookup(maps.field("kinds"), promoted.key)
+    sent = pc.is_in(kinds, value_set=pa.array(_SENT_AS[promoted.kind]))
+    return pc.if_else(sent, texts, pa.scalar(None, pa.string())).cast(promoted.type)
+
+
+def _lookup(maps: pa.MapArray, key: str) -> pa.Array:
+    """The value of one key in each map, which has it once at most."""
+    if not len(maps):
+        return pa.nulls(0, pa.string())
+    first, last = maps.offsets[0].as_py(), maps.offsets[-1].as_py()
+    found = _equal(maps.keys.slice(first, last - first), key)
+    ends = pc.subtract(maps.offsets, pa.scalar(first, pa.int32()))
+    owners = pc.list_parent_indices(pa.ListArray.from_arrays(ends, pa.nulls(last - first)))
+    places = owners.filter(found)
+    at = pc.index_in(pa.arange(0, len(maps)).cast(places.type), value_set=places)
+    return plain(maps.items.slice(first, last - first).filter(found)).take(at)
+
+
+def _equal(keys: pa.Array, key: str) -> pa.BooleanArray:
+    if types.is_dictionary(keys.type):
+        return pc.fill_null(pc.equal(keys.dictionary, key).take(keys.indices), False)
+    return pc.equal(keys, key)
