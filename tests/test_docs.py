@@ -1,6 +1,6 @@
 """The documentation says what is so: its commands, tables, examples and links are checked here.
 
-`python tests/test_docs.py` rewrites docs/cli.md from the `--help` of every command.
+`python -m tests.test_docs` rewrites docs/cli.md from the `--help` of every command.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ def render_cli_page() -> str:
     parts = [
         "# The command line",
         "",
-        "<!-- Written by `python tests/test_docs.py` from `--help`; do not edit. -->",
+        "<!-- Written by `python -m tests.test_docs` from `--help`; do not edit. -->",
         "",
         "Every command exits with 0 on success, 2 on a usage error and 1 on anything else, then",
         "with one sentence on stderr. With `--json`, stdout carries JSON and nothing else.",
@@ -167,7 +167,7 @@ def _help_section(path: str, command: click.Command) -> list[str]:
 
 def test_the_cli_page_is_current() -> None:
     """docs/cli.md is what --help says today."""
-    assert CLI_PAGE.read_text() == render_cli_page(), "run python tests/test_docs.py to rewrite"
+    assert CLI_PAGE.read_text() == render_cli_page(), "run python -m tests.test_docs to rewrite"
 
 
 @each_page
