@@ -27,16 +27,20 @@ def test_table_lists_exactly_the_metrics_there_are() -> None:
 def test_table_says_the_type_of_each_metric() -> None:
     """Each metric is registered as what the table calls it."""
     counters = [*names.LOG_COUNTERS, *names.STORE_COUNTERS, *names.PIPELINE_COUNTERS]
-    types = dict.fromkeys(counters, "counter")
-    types |= dict.fromkeys([*names.STORE_GAUGES, *names.PIPELINE_GAUGES], "gauge")
-    types |= dict.fromkeys([*names.LOG_HISTOGRAMS, *names.STORE_HISTOGRAMS], "histogram")
+    types = dict.fromkeys([*counters, *names.QUEUE_COUNTERS], "counter")
+    gauges = [*names.STORE_GAUGES, *names.PIPELINE_GAUGES, *names.QUEUE_GAUGES]
+    types |= dict.fromkeys(gauges, "gauge")
+    histograms = [*names.LOG_HISTOGRAMS, *names.STORE_HISTOGRAMS, *names.QUEUE_HISTOGRAMS]
+    types |= dict.fromkeys(histograms, "histogram")
     assert {name: row[0] for name, row in TABLE.items()} == types
 
 
 def test_table_says_the_labels_of_each_metric() -> None:
-    """`topic` first; a histogram has none."""
+    """`topic` or `queue` first; a histogram has none."""
     labels = dict.fromkeys(names.LOG_COUNTERS, "topic")
+    labels |= dict.fromkeys([*names.QUEUE_COUNTERS, *names.QUEUE_GAUGES], "queue")
     labels |= dict.fromkeys([*names.LOG_HISTOGRAMS, *names.STORE_HISTOGRAMS], "")
+    labels |= dict.fromkeys(names.QUEUE_HISTOGRAMS, "")
     labels |= dict.fromkeys([*names.PIPELINE_COUNTERS, *names.PIPELINE_GAUGES], "")
     for name, (_, beside) in {**names.STORE_COUNTERS, **names.STORE_GAUGES}.items():
         labels[name] = ", ".join(["topic", *beside])

@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from penstock.model import errors
-from penstock.model.errors import LogLocked, OffsetUnavailable, PenstockError, Retryable
+from penstock.model.errors import (
+    BatchUnreadable,
+    LogLocked,
+    OffsetUnavailable,
+    PenstockError,
+    Retryable,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,6 +37,8 @@ def attributes_for(cls: type[PenstockError]) -> dict[str, object]:
         return {"pid": 4321}
     if issubclass(cls, OffsetUnavailable):
         return {"earliest": 7, "end": 42}
+    if issubclass(cls, BatchUnreadable):
+        return {"sequence": 7, "location": "ingest/1.batch"}
     return {}
 
 

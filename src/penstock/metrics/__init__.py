@@ -1,6 +1,12 @@
 """What Penstock counts."""
 
 from penstock.metrics import names
-from penstock.metrics.registry import LogMetrics, Metrics, StoreMetrics, shared_metrics
+from penstock.metrics.registry import (
+    LogMetrics,
+    Metrics,
+    QueueMetrics,
+    StoreMetrics,
+    shared_metrics,
+)
 
-__all__ = ["LogMetrics", "Metrics", "StoreMetrics", "names", "shared_metrics"]
+__all__ = ["LogMetrics", "Metrics", "QueueMetrics", "StoreMetrics", "names", "shared_metrics"]

@@ -43,6 +43,19 @@
 | `penstock_pipeline_batch_seconds` | gauge | | how long the last batch took |
 | `penstock_pipeline_lag_seconds` | gauge | | from sealing to commit, of its oldest segment |
 | `penstock_pipeline_last_batch_timestamp_seconds` | gauge | | when it was committed |
+| `penstock_queue_appends_total` | counter | queue | swaps of the manifest that enqueued batches |
+| `penstock_queue_conflicts_total` | counter | queue | swaps for which another came first |
+| `penstock_queue_enqueued_batches_total` | counter | queue | batches enqueued |
+| `penstock_queue_enqueued_bytes_total` | counter | queue | bytes of those batches as stored |
+| `penstock_queue_repeated_uploads_total` | counter | queue | batches stored again, renamed |
+| `penstock_queue_failed_batches_total` | counter | queue | batches given up; callers were told |
+| `penstock_queue_consumed_batches_total` | counter | queue | batches handed to the consumer |
+| `penstock_queue_skipped_batches_total` | counter | queue | unreadable batches skipped on demand |
+| `penstock_queue_collected_total` | counter | queue | objects that the garbage collector deleted |
+| `penstock_queue_append_seconds` | histogram | | time of one successful append |
+| `penstock_queue_length` | gauge | queue | batches enqueued and not dequeued |
+| `penstock_queue_waiting_bytes` | gauge | queue | bytes of those batches |
+| `penstock_queue_oldest_seconds` | gauge | queue | age of the oldest of them |
 """
 
 from __future__ import annotations
@@ -156,3 +169,37 @@ PIPELINE_GAUGES: Final[Mapping[str, tuple[str, str]]] = {
     PIPELINE_LAST_BATCH: ("when it was committed", "at"),
 }
 """The same of its last batch."""
+
+QUEUE_APPENDS: Final = "penstock_queue_appends_total"
+QUEUE_CONFLICTS: Final = "penstock_queue_conflicts_total"
+QUEUE_ENQUEUED_BATCHES: Final = "penstock_queue_enqueued_batches_total"
+QUEUE_ENQUEUED_BYTES: Final = "penstock_queue_enqueued_bytes_total"
+QUEUE_REPEATED_UPLOADS: Final = "penstock_queue_repeated_uploads_total"
+QUEUE_FAILED_BATCHES: Final = "penstock_queue_failed_batches_total"
+QUEUE_CONSUMED_BATCHES: Final = "penstock_queue_consumed_batches_total"
+QUEUE_SKIPPED_BATCHES: Final = "penstock_queue_skipped_batches_total"
+QUEUE_COLLECTED: Final = "penstock_queue_collected_total"
+QUEUE_APPEND_SECONDS: Final = "penstock_queue_append_seconds"
+QUEUE_LENGTH: Final = "penstock_queue_length"
+QUEUE_WAITING_BYTES: Final = "penstock_queue_waiting_bytes"
+QUEUE_OLDEST_SECONDS: Final = "penstock_queue_oldest_seconds"
+
+QUEUE_COUNTERS: Final[Mapping[str, str]] = {
+    QUEUE_APPENDS: "swaps of the manifest that enqueued batches",
+    QUEUE_CONFLICTS: "swaps of the manifest for which another came first",
+    QUEUE_ENQUEUED_BATCHES: "batches enqueued",
+    QUEUE_ENQUEUED_BYTES: "bytes of those batches as stored",
+    QUEUE_REPEATED_UPLOADS: "batches stored again, with a new name",
+    QUEUE_FAILED_BATCHES: "batches given up, and their callers told",
+    QUEUE_CONSUMED_BATCHES: "batches handed to the consumer",
+    QUEUE_SKIPPED_BATCHES: "unreadable batches skipped on demand",
+    QUEUE_COLLECTED: "objects that the garbage collector deleted",
+}
+QUEUE_GAUGES: Final[Mapping[str, str]] = {
+    QUEUE_LENGTH: "batches enqueued and not dequeued",
+    QUEUE_WAITING_BYTES: "bytes of those batches",
+    QUEUE_OLDEST_SECONDS: "age of the oldest of them",
+}
+QUEUE_HISTOGRAMS: Final[Mapping[str, str]] = {
+    QUEUE_APPEND_SECONDS: "time of one successful append",
+}

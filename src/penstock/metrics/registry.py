@@ -85,6 +85,28 @@ class StoreMetrics:
         return next((v for n, found, v in gauges if (n, found) == (name, labels)), 0)
 
 
+class QueueMetrics:
+    """What the producers and the consumer of one queue count in this process."""
+
+    def __init__(self, queue: str) -> None:
+        self.queue = queue
+        self.counts = dict.fromkeys(names.QUEUE_COUNTERS, 0)
+        self.appends = Histogram()
+        self.gauges: Callable[[], dict[str, float]] | None = None
+        """Asked for names and values; the consumer knows them."""
+
+    def count(self, name: str, amount: int = 1) -> None:
+        """Adds to the counter `name`."""
+        self.counts[name] += amount
+
+    def appended(self, batches: int, size: int, seconds: float) -> None:
+        """Counts one append."""
+        self.counts[names.QUEUE_APPENDS] += 1
+        self.counts[names.QUEUE_ENQUEUED_BATCHES] += batches
+        self.counts[names.QUEUE_ENQUEUED_BYTES] += size
+        self.appends.observe(seconds)
+
+
 class Metrics:
     """Everything that is counted in one process, as a Prometheus collector."""
 
@@ -92,6 +114,7 @@ class Metrics:
         self._lock = threading.Lock()
         self._logs: dict[str, LogMetrics] = {}
         self._stores: dict[str, StoreMetrics] = {}
+        self._queues: dict[str, QueueMetrics] = {}
 
     def for_log(self, topic: str) -> LogMetrics:
         """The part that one log counts in; a log that is opened again counts on."""
@@ -103,6 +126,11 @@ class Metrics:
         with self._lock:
             return self._stores.setdefault(topic, StoreMetrics(topic))
 
+    def for_queue(self, queue: str) -> QueueMetrics:
+        """The part that one queue's producers and consumer count in."""
+        with self._lock:
+            return self._queues.setdefault(queue, QueueMetrics(queue))
+
     def value(self, name: str, topic: str) -> int:
         """The present value of one counter."""
         found = self._logs.get(topic)
@@ -113,8 +141,10 @@ class Metrics:
         with self._lock:
             logs = sorted(self._logs.values(), key=lambda log: log.topic)
             stores = sorted(self._stores.values(), key=lambda store: store.topic)
+            queues = sorted(self._queues.values(), key=lambda queue: queue.queue)
         yield from _of_logs(logs)
         yield from _of_stores(stores)
+        yield from _of_queues(queues)
 
     def exposition(self) -> bytes:
         """All metrics in Prometheus's text format."""
@@ -157,6 +187,25 @@ def _of_stores(stores: list[StoreMetrics]) -> Iterator[Metric]:
             yield family
     name = names.STORE_SEAL_SECONDS
     yield _histogram(name, names.STORE_HISTOGRAMS[name], [store.seals for store in stores])
+
+
+def _of_queues(queues: list[QueueMetrics]) -> Iterator[Metric]:
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+    for name, text in names.QUEUE_COUNTERS.items():
+        counter = CounterMetricFamily(name.removesuffix("_total"), text, labels=["queue"])
+        for queue in queues:
+            counter.add_metric([queue.queue], queue.counts[name])
+        yield counter
+    known = [(each.queue, each.gauges()) for each in queues if each.gauges is not None]
+    for name, text in names.QUEUE_GAUGES.items():
+        gauge = GaugeMetricFamily(name, text, labels=["queue"])
+        for label, values in known:
+            if name in values:
+                gauge.add_metric([label], values[name])
+        yield gauge
+    name = names.QUEUE_APPEND_SECONDS
+    yield _histogram(name, names.QUEUE_HISTOGRAMS[name], [queue.appends for queue in queues])
 
 
 def _histogram(name: str, text: str, parts: list[Histogram]) -> Metric:

@@ -13,7 +13,8 @@
     │   ├── QueueFull
     │   ├── DiskFull
     │   ├── StoreFull
-    │   └── CommitContended
+    │   ├── CommitContended
+    │   └── QueueUnreachable
     ├── LogUnavailable           this log object takes no more messages
     │   ├── LogClosed
     │   ├── LogPoisoned
@@ -21,13 +22,29 @@
     ├── StoreUnavailable         this store object takes and delivers no more
     │   ├── StoreClosed
     │   └── StoreStopped
+    ├── ServerUnreachable        a server that should be there does not answer
     ├── CommitConflict           a table of the lake is not as expected; nothing was committed
     │   ├── Fenced
     │   └── FilesReplaced
+    ├── ObjectConflict           an object is not as the call expects it; nothing was written
+    │   ├── ObjectExists
+    │   ├── ObjectChanged
+    │   └── ObjectMissing
+    ├── ObjectsUnavailable       the object store did not answer; nobody knows what was written
+    ├── MetadataChanged          a key is not as the call expects it; nothing was written
+    ├── MetadataUnavailable      the metadata store did not answer; nobody knows what was written
+    ├── OutcomeUnknown           entries may be in the queue or not
+    ├── QueueClosed              this producer or consumer takes and delivers no more
+    ├── ArchiveConflict          the log and its archive do not belong together
     ├── OffsetUnavailable        a reader asked for what is not there
+    │   └── ArchiveUnavailable
     └── FormatError              bytes on disk are not what they should be
         ├── Damaged
-        └── UnsupportedVersion
+        ├── UnsupportedVersion
+        ├── ManifestLost
+        └── BatchUnreadable      one batch of a queue; skip it, or bring it back
+            ├── BatchMissing
+            └── BatchDamaged
 
 Operating system errors that are none of these (permission denied, …) pass through unchanged.
 """
@@ -80,7 +97,7 @@ class Retryable(PenstockError):
 
 
 class QueueFull(Retryable):
-    """The bytes waiting for the disk are at their bound and the caller chose not to wait."""
+    """What waits to be stored is at its bound and the caller chose not to wait."""
 
 
 class DiskFull(Retryable):
@@ -93,6 +110,22 @@ class StoreFull(Retryable):
 
 class CommitContended(Retryable):
     """Others committed to the table of the lake each time; the same commit may succeed later."""
+
+
+class QueueUnreachable(Retryable):
+    """The object store did not answer in time, or others came first each time.
+
+    The entries are not in the queue and will not be: produce them again.
+    """
+
+
+class LeaseHeld(Retryable):
+    """Another owner has the topic (`owner`, `epoch`) and has not been silent for long enough."""
+
+    def __init__(self, message: str, *, owner: str, epoch: int, retry_after_s: float) -> None:
+        super().__init__(message, retry_after_s=retry_after_s)
+        self.owner = owner
+        self.epoch = epoch
 
 
 class LogUnavailable(PenstockError):
@@ -134,16 +167,68 @@ class StoreStopped(StoreUnavailable):
     """
 
 
+class ServerUnreachable(PenstockError):
+    """The server of a data directory does not answer; what is on disk can be read without it."""
+
+
 class CommitConflict(PenstockError):
     """The table of the lake is not as the commit expects it; nothing was committed."""
 
 
 class Fenced(CommitConflict):
-    """Another writer has claimed the table, or has moved its positions; stop, or claim it again."""
+    """Another writer has claimed the table or moved its positions, or another consumer the queue.
+
+    Stop, or claim it again.
+    """
 
 
 class FilesReplaced(CommitConflict):
     """Files that were to be replaced are not in the table any more; plan the work again."""
+
+
+class ObjectConflict(PenstockError):
+    """An object is not as the call expects it; nothing was written. Look at it, then decide."""
+
+
+class ObjectExists(ObjectConflict):
+    """An object of that key was to be created and is there already; it was left alone."""
+
+
+class ObjectChanged(ObjectConflict):
+    """The object has another version than the one to be replaced, or is gone; read it again."""
+
+
+class ObjectMissing(ObjectConflict):
+    """There is no object of that key."""
+
+
+class ObjectsUnavailable(PenstockError):
+    """The object store did not answer, or refused for now; the same call may succeed later.
+
+    After a write nobody knows whether it was done: read back before doing it again.
+    """
+
+
+class OutcomeUnknown(PenstockError):
+    """The object store went silent in the middle of an append: the entries may be in the queue.
+
+    Produce them again only where twice is better than never.
+    """
+
+
+class QueueClosed(PenstockError):
+    """The producer or consumer was closed by its owner; open a new one."""
+
+
+class MetadataChanged(PenstockError):
+    """A key has another revision than the call expects; nothing was written. Read it again."""
+
+
+class MetadataUnavailable(PenstockError):
+    """The metadata store did not answer; the same call may succeed later.
+
+    After a write nobody knows whether it was done: read back before doing it again.
+    """
 
 
 class OffsetUnavailable(PenstockError):
@@ -153,6 +238,17 @@ class OffsetUnavailable(PenstockError):
         super().__init__(message)
         self.earliest = earliest
         self.end = end
+
+
+class ArchiveUnavailable(OffsetUnavailable):
+    """Offsets `earliest` to before `end` are in the archive, which does not answer; try later."""
+
+
+class ArchiveConflict(PenstockError):
+    """A log holds other messages than its archive for the same offsets; nothing was uploaded.
+
+    Two owners wrote to one topic, or a folder was replaced. `Topics.open` sets such a log aside.
+    """
 
 
 class FormatError(PenstockError):
@@ -165,3 +261,30 @@ class Damaged(FormatError):
 
 class UnsupportedVersion(FormatError):
     """Written by a newer Penstock; open it with that one."""
+
+
+class ManifestLost(FormatError):
+    """A queue's manifest is gone, or an older one is in its place; bring the newest one back.
+
+    Nothing is started anew in its place: that would forget what was acknowledged.
+    """
+
+
+class BatchUnreadable(FormatError):
+    """A batch that the queue's manifest names cannot be read: `sequence`, at `location`.
+
+    Bring the object back and ask again, or `skip(sequence)` to go on without it.
+    """
+
+    def __init__(self, message: str, *, sequence: int = 0, location: str = "") -> None:
+        super().__init__(message)
+        self.sequence = sequence
+        self.location = location
+
+
+class BatchMissing(BatchUnreadable):
+    """There is no such object."""
+
+
+class BatchDamaged(BatchUnreadable):
+    """The object is not what was written."""

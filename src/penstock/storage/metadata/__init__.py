@@ -1,0 +1,7 @@
+"""Small facts that many processes share, with compare-and-swap: in a local file, or in etcd."""
+
+from penstock.storage.metadata.leases import Lease, Leases
+from penstock.storage.metadata.model import Entry, Metadata
+from penstock.storage.metadata.urls import open_metadata
+
+__all__ = ["Entry", "Lease", "Leases", "Metadata", "open_metadata"]

@@ -1,0 +1,296 @@
+"""Objects in S3, GCS, Azure or memory, by `obstore`; the one module that imports it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+from obstore import exceptions as refused
+
+from penstock.model.errors import (
+    InvalidArgument,
+    ObjectChanged,
+    ObjectExists,
+    ObjectMissing,
+    ObjectsUnavailable,
+)
+from penstock.storage.objects.model import (
+    Fetched,
+    ObjectInfo,
+    Version,
+    check_key,
+    check_range,
+    pieces_of,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+
+    from obstore import ObjectMeta, PutMode, PutResult, UpdateVersion
+    from obstore.store import ObjectStore as Remote
+
+    from penstock.storage.files import Buffer
+    from penstock.storage.objects.model import Data
+
+PART_BYTES = 5 << 20
+"""The least that S3 takes as a part of a larger object."""
+_PARTS_UNDER_WAY = 2
+_PIECE_BYTES = 512 << 10
+"""What is handed over at a time, to be made into parts."""
+_LIST_CHUNK = 1000
+
+
+class CloudObjects:
+    """An `ObjectStore` on two handles of one remote store.
+
+    `patient` repeats what is safe to repeat. `exact` repeats nothing: a compare-and-swap that was
+    done, not answered and repeated would be refused because of its own success.
+    """
+
+    def __init__(self, patient: Remote, exact: Remote, prefix: str = "") -> None:
+        self._patient = patient
+        self._exact = exact
+        self._prefix = prefix
+
+    async def put(self, key: str, data: Data) -> Version:
+        """Writes the object, whatever stood there."""
+        return await self._put(self._patient, key, data, "overwrite")
+
+    async def create(self, key: str, data: Data) -> Version:
+        """Writes the object where there is none."""
+        return await self._put(self._exact, key, data, "create")
+
+    async def replace(self, key: str, data: Data, expected: Version) -> Version:
+        """Writes the object if it is still `expected`."""
+        if expected == Version(None, None):
+            raise InvalidArgument(f"{key}: this store gives no versions, so none can be replaced")
+        mode: UpdateVersion = {}
+        if expected.etag is not None:
+            mode["e_tag"] = expected.etag
+        if expected.version is not None:
+            mode["version"] = expected.version
+        try:
+            return await self._put(self._exact, key, data, mode)
+        except ObjectMissing as error:
+            raise ObjectChanged(f"{key} is gone") from error
+
+    async def get(self, key: str, *, unless: Version | None = None) -> Fetched | None:
+        """The object; None where it is still `unless`."""
+        options: Any = {}
+        if unless is not None and unless.etag is not None:
+            options["if_none_match"] = unless.etag
+        with _translated(key):
+            try:
+                found = await self._patient.get_async(self._path(key), options=options)
+                data = (await found.bytes_async()).to_bytes()
+            except refused.NotModifiedError:
+                return None
+            info = self._info(found.meta)
+            return None if info.version == unless else Fetched(data, info)
+
+    async def get_range(self, key: str, start: int, end: int) -> bytes:
+        """The bytes from `start` to before `end`."""
+        check_range(start, end)
+        path = self._path(key)
+        if start == end:
+            return b""
+        with _translated(key):
+            try:
+                return (await self._patient.get_range_async(path, start=start, end=end)).to_bytes()
+            except refused.GenericError:
+                if start < (await self._patient.head_async(path))["size"]:
+                    raise
+                return b""  # behind the end: servers call that an error
+
+    async def head(self, key: str) -> ObjectInfo:
+        """What is known of the object."""
+        with _translated(key):
+            return self._info(await self._patient.head_async(self._path(key)))
+
+    async def list(self, prefix: str, *, after: str | None = None) -> AsyncIterator[ObjectInfo]:
+        """The objects under `prefix`, in order."""
+        folder = self._prefix + prefix.rpartition("/")[0]
+        offset = None if after is None else self._prefix + after
+        with _translated(prefix):
+            chunks = self._patient.list_async(
+                folder.rstrip("/") or None, offset=offset, chunk_size=_LIST_CHUNK
+            )
+            async for chunk in chunks:
+                for meta in chunk:
+                    info = self._info(meta)
+                    if info.key.startswith(prefix) and (after is None or info.key != after):
+                        yield info
+
+    async def delete(self, *keys: str) -> None:
+        """Removes them; what is missing is no error."""
+        paths = [self._path(key) for key in keys]
+        try:
+            with _translated(", ".join(keys[:3])):
+                await self._patient.delete_async(paths)
+        except ObjectMissing:  # GCS and Azure stop at one that is missing
+            for key, path in zip(keys, paths, strict=True):
+                with _translated(key), contextlib.suppress(FileNotFoundError):
+                    await self._patient.delete_async([path])
+
+    async def stream(
+        self, key: str, *, start: int = 0, end: int | None = None
+    ) -> AsyncIterator[bytes]:
+        """The bytes in pieces."""
+        check_range(start, end)
+        options: Any = {}
+        if end is not None or start:
+            options["range"] = {"offset": start} if end is None else (start, end)
+        if start == end:
+            return
+        with _translated(key):
+            found = await self._patient.get_async(self._path(key), options=options)
+            async for piece in found.stream(min_chunk_size=1 << 20):
+                yield bytes(piece)
+
+    @contextlib.asynccontextmanager
+    async def upload(self, key: str) -> AsyncIterator[CloudUpload]:
+        """Writes an object in pieces."""
+        upload = CloudUpload(self, key)
+        try:
+            yield upload
+        except BaseException:
+            await upload.abandon()
+            raise
+        await upload.finish()
+
+    async def close(self) -> None:
+        """Connections close by themselves when the handles are forgotten."""
+
+    # --- inside --------------------------------------------------------------------------------
+
+    async def put_parts(self, key: str, parts: AsyncGenerator[bytes]) -> Version:
+        """One object from parts that come one by one; none at all where `parts` raises."""
+        with _translated(key):
+            result = await self._patient.put_async(
+                self._path(key),
+                parts,
+                use_multipart=True,
+                chunk_size=PART_BYTES,
+                max_concurrency=_PARTS_UNDER_WAY,
+            )
+            return _version(result)
+
+    async def _put(self, store: Remote, key: str, data: Data, mode: PutMode) -> Version:
+        pieces = pieces_of(data)
+        with _translated(key):
+            result = await store.put_async(
+                self._path(key),
+                pieces if len(pieces) > 1 else b"".join(pieces),
+                mode=mode,
+                use_multipart=False,
+            )
+            return _version(result)
+
+    def _path(self, key: str) -> str:
+        return self._prefix + check_key(key)
+
+    def _info(self, meta: ObjectMeta) -> ObjectInfo:
+        key = meta["path"].removeprefix(self._prefix)
+        version = Version(meta["e_tag"], meta["version"])
+        return ObjectInfo(key, meta["size"], meta["last_modified"], version)
+
+
+class CloudUpload:
+    """Collects what is written; below one part the object is put at once, without ceremony."""
+
+    def __init__(self, store: CloudObjects, key: str) -> None:
+        self.version: Version | None = None
+        self._store = store
+        self._key = check_key(key)
+        self._part = bytearray()
+        self._ready: asyncio.Queue[bytes | type[_Finish | _Abandon]] = asyncio.Queue(1)
+        self._sending: asyncio.Task[Version] | None = None
+
+    async def write(self, data: Buffer) -> None:
+        """Adds bytes at the end."""
+        self._part += data
+        if len(self._part) >= (PART_BYTES if self._sending is None else _PIECE_BYTES):
+            part, self._part = bytes(self._part), bytearray()
+            await self._send(part)
+
+    async def finish(self) -> None:
+        """Makes it visible."""
+        if self._sending is None:
+            self.version = await self._store.put(self._key, bytes(self._part))
+            return
+        try:
+            if self._part:
+                await self._send(bytes(self._part))
+            await self._hand_over(self._sending, _Finish)
+            self.version = await self._sending
+        except BaseException:
+            await self.abandon()
+            raise
+
+    async def abandon(self) -> None:
+        """Leaves nothing behind: the parts end by an error, upon which they are given up."""
+        if self._sending is None:
+            return
+        if self._ready.full():
+            self._ready.get_nowait()
+        self._ready.put_nowait(_Abandon)
+        with contextlib.suppress(ObjectsUnavailable, _Abandon):
+            await self._sending
+
+    async def _send(self, part: bytes) -> None:
+        if self._sending is None:
+            self._sending = asyncio.ensure_future(self._store.put_parts(self._key, self._parts()))
+        await self._hand_over(self._sending, part)
+
+    async def _hand_over(
+        self, sending: asyncio.Task[Version], part: bytes | type[_Finish | _Abandon]
+    ) -> None:
+        """Waits for room, but not for a sender that has given up: its error is raised here."""
+        putting = asyncio.ensure_future(self._ready.put(part))
+        try:
+            await asyncio.wait({putting, sending}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            taken = putting.done()
+            putting.cancel()
+        if not taken:
+            sending.result()
+
+    async def _parts(self) -> AsyncGenerator[bytes]:
+        while not isinstance(part := await self._ready.get(), type):
+            yield part
+        if part is _Abandon:
+            raise _Abandon
+
+
+class _Finish(Exception):
+    """Ends the parts of an upload."""
+
+
+class _Abandon(Exception):
+    """Ends the parts of an upload by an error."""
+
+
+@contextlib.contextmanager
+def _translated(key: str) -> Iterator[None]:
+    """Penstock's errors for those of `obstore`, with the first line of what the server said."""
+    try:
+        yield
+    except refused.AlreadyExistsError as error:
+        raise ObjectExists(f"{key} exists") from error
+    except refused.PreconditionError as error:
+        raise ObjectChanged(f"{key} is not the version that was expected") from error
+    except FileNotFoundError as error:
+        raise ObjectMissing(f"{key} does not exist") from error
+    except (refused.InvalidPathError, refused.NotSupportedError) as error:
+        raise InvalidArgument(f"{key}: {_first_line(error)}") from error
+    except (refused.BaseError, OSError) as error:
+        raise ObjectsUnavailable(f"{key}: {_first_line(error)}") from error
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0]
+
+
+def _version(result: PutResult) -> Version:
+    return Version(result["e_tag"], result["version"])
