@@ -7,14 +7,18 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from penstock.log import Log as Log
     from penstock.model.bundle import Bundle as Bundle
+    from penstock.queue import Consumer as Consumer
+    from penstock.queue import Producer as Producer
     from penstock.store import Store as Store
 
 __version__ = "0.1.0"
-__all__ = ["Bundle", "Log", "Store", "__version__"]
+__all__ = ["Bundle", "Consumer", "Log", "Producer", "Store", "__version__"]
 
 _HOMES = {
     "Bundle": "penstock.model.bundle",
+    "Consumer": "penstock.queue",
     "Log": "penstock.log",
+    "Producer": "penstock.queue",
     "Store": "penstock.store",
 }
 

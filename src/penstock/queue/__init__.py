@@ -1,0 +1,40 @@
+"""The stateless queue: producers without a disk, object storage, one fenced consumer."""
+
+from penstock.queue.batch import CompressionType
+from penstock.queue.blocking import Consumer, Producer, fetch_batches
+from penstock.queue.consumer import AsyncConsumer
+from penstock.queue.entry import Entry, Metadata
+from penstock.queue.fetch import ConsumedBatch, fetch_batch
+from penstock.queue.gc import Collected, GarbageCollector
+from penstock.queue.inspector import Inspector, QueueStatus
+from penstock.queue.producer import AsyncProducer
+from penstock.queue.settings import (
+    ConsumerSettings,
+    GarbageSettings,
+    ProducerSettings,
+    QueueSettings,
+)
+from penstock.queue.watcher import DurabilityWatcher, WriteHandle
+
+__all__ = [
+    "AsyncConsumer",
+    "AsyncProducer",
+    "Collected",
+    "CompressionType",
+    "ConsumedBatch",
+    "Consumer",
+    "ConsumerSettings",
+    "DurabilityWatcher",
+    "Entry",
+    "GarbageCollector",
+    "GarbageSettings",
+    "Inspector",
+    "Metadata",
+    "Producer",
+    "ProducerSettings",
+    "QueueSettings",
+    "QueueStatus",
+    "WriteHandle",
+    "fetch_batch",
+    "fetch_batches",
+]

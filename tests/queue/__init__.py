@@ -1,0 +1,1 @@
+# noqa: A005 - never imported as `queue`
