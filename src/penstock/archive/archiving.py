@@ -1,0 +1,191 @@
+"""Archives an open log: the lease that is kept, the uploads, and the subscribers' progress.
+
+`Archiver` is what a server uses for its stores; `Topics` builds on the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from typing import TYPE_CHECKING
+
+from penstock.archive.catalog import DEFAULT_ROOT, Catalog
+from penstock.archive.progress import Progress
+from penstock.archive.sources import OpenLog
+from penstock.archive.uploader import Uploader
+from penstock.model.clock import Clock, SystemClock
+from penstock.model.errors import ArchiveConflict, Fenced, MetadataUnavailable, ObjectsUnavailable
+from penstock.storage.metadata import Leases
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from penstock.archive.settings import ArchiveSettings
+    from penstock.log import Log
+    from penstock.storage import Partition
+    from penstock.storage.metadata import Lease, Metadata
+    from penstock.storage.objects import ObjectStore
+    from penstock.store import Store
+
+_LOG = logging.getLogger(__name__)
+
+
+class Archiving:
+    """One topic partition that is being archived. The log is its caller's, to close after this."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        lease: Lease,
+        folder: Path,
+        log: Log,
+        settings: ArchiveSettings | None = None,
+        *,
+        store: Store | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        """`folder` is the partition's. With a `store`, its subscribers' progress is mirrored."""
+        clock = clock or SystemClock()
+        self.catalog = catalog
+        self.lease = lease
+        self.log = log
+        source = OpenLog(log, raise_floor=store is None)
+        self.uploader = Uploader(catalog, lease, folder, source, settings, clock=clock)
+        self.progress = Progress(catalog, lease, clock, store)
+        self._keeping: asyncio.Task[None] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self._fenced: Fenced | None = None
+        self._closed = False
+
+    @property
+    def failure(self) -> Fenced | None:
+        """Why this owner may do nothing more; None while it may."""
+        return self._fenced
+
+    def check(self) -> None:
+        """Fenced where another has the topic, or may have. Call it last before acknowledging."""
+        try:
+            self.lease.check()
+        except Fenced as error:
+            self._fenced = error
+            raise
+
+    async def begin(self, progress_interval_s: float = 5.0) -> None:
+        """Starts what goes on in the background."""
+        await self.progress.load()
+        self._keeping = asyncio.ensure_future(self.lease.keep())
+        self._tasks = [
+            asyncio.ensure_future(self.uploader.run()),
+            asyncio.ensure_future(self.progress.run(progress_interval_s)),
+        ]
+        for task in (self._keeping, *self._tasks):
+            task.add_done_callback(self._notice_end)
+
+    async def close(self, *, upload: bool = True) -> None:
+        """Uploads what is left (unless told not to), saves the progress, gives the lease back.
+
+        Idempotent. A store that does not answer leaves the rest to the next opening.
+        """
+        if self._closed:
+            return
+        self._closed = True
+        self.uploader.stop()
+        await _end(*self._tasks)
+        try:
+            if upload and self._fenced is None:
+                with contextlib.suppress(*_LEFT_TO_THE_NEXT):
+                    await self._hand_over()
+        finally:
+            if self._keeping is not None:  # until now: handing over may take longer than a lease
+                await _end(self._keeping)
+            with contextlib.suppress(MetadataUnavailable):
+                await self.lease.release()
+
+    async def _hand_over(self) -> None:
+        await self.log.flush_async()
+        await self.uploader.drain()
+        await self.progress.save()
+
+    def _notice_end(self, task: asyncio.Task[None]) -> None:
+        """One of them ended: the topic is another's, and so the others end too."""
+        if task.cancelled() or self._closed:
+            return
+        error = task.exception()
+        if isinstance(error, Fenced):
+            self._fenced = error
+            _LOG.error("%s: %s", self.catalog.topic, error)
+        elif error is not None:
+            _LOG.critical("%s: the archive stopped", self.catalog.topic, exc_info=error)
+        self.uploader.stop()
+
+
+class Archiver:
+    """Archives the stores of one process. For one event loop."""
+
+    def __init__(
+        self,
+        objects: ObjectStore,
+        metadata: Metadata,
+        *,
+        owner: str,
+        settings: ArchiveSettings | None = None,
+        root: str = DEFAULT_ROOT,
+        ttl_s: float = 15.0,
+        clock: Clock | None = None,
+    ) -> None:
+        """`owner` is the data directory's identity: the same after a restart, and nobody else's."""
+        self._objects = objects
+        self._metadata = metadata
+        self._owner = owner
+        self._settings = settings
+        self._root = root
+        self._clock = clock or SystemClock()
+        self._leases = Leases(metadata, ttl_s=ttl_s, clock=self._clock)
+        self._attached: list[Archiving] = []
+
+    def catalog(self, partition: Partition) -> Catalog:
+        """Where the partition's archive is: for readers, and for `end_offset` before opening."""
+        return Catalog(
+            self._objects, self._metadata, partition.topic, partition.number, root=self._root
+        )
+
+    async def attach(self, partition: Partition, store: Store) -> Archiving:
+        """Archives an open store from now on. LeaseHeld: another owner has the topic."""
+        catalog = self.catalog(partition)
+        lease = await self._leases.acquire(catalog.lease_name, self._owner)
+        archiving = Archiving(
+            catalog,
+            lease,
+            partition.folder,
+            store.log,
+            self._settings,
+            store=store,
+            clock=self._clock,
+        )
+        try:
+            await archiving.begin()
+        except BaseException:
+            await archiving.close(upload=False)
+            raise
+        self._attached.append(archiving)
+        return archiving
+
+    def failures(self) -> list[str]:
+        """What is wrong at present, for people to see."""
+        found = [(one.catalog.topic, one.failure or one.uploader.failure) for one in self._attached]
+        return [f"{topic} is not archived: {why}" for topic, why in found if why is not None]
+
+    async def close(self) -> None:
+        """Hands everything over. Before the stores are closed."""
+        attached, self._attached = self._attached, []
+        await asyncio.gather(*(one.close() for one in attached))
+
+
+async def _end(*tasks: asyncio.Task[None]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+_LEFT_TO_THE_NEXT = (Fenced, ObjectsUnavailable, MetadataUnavailable, ArchiveConflict)

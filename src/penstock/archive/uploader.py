@@ -1,0 +1,384 @@
+"""Carries a log's messages to object storage, in the background, each exactly once.
+
+An object is uploaded under its final name, where it appears whole; then its descriptor is made, by
+which it becomes part of the archive; then the checkpoint is written and the log may forget. After a
+crash between any two of these the descriptors say where to go on: what was uploaded without one is
+uploaded again, and the first copy is removed by `Upkeep.clean`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from penstock.archive import format as fmt
+from penstock.archive.encoder import ObjectEncoder
+from penstock.archive.identity import establish
+from penstock.archive.settings import ArchiveSettings
+from penstock.archive.sources import log_identity
+from penstock.archive.tail import LogTail
+from penstock.archive.upkeep import Upkeep
+from penstock.log.inventory import file_name
+from penstock.log.survey import log_files
+from penstock.model.clock import Clock, SystemClock
+from penstock.model.errors import (
+    ArchiveConflict,
+    Damaged,
+    FormatError,
+    MetadataChanged,
+    MetadataUnavailable,
+    ObjectsUnavailable,
+)
+from penstock.storage.files import LocalFiles, read_whole, write_atomically
+
+if TYPE_CHECKING:
+    import uuid
+    from collections.abc import AsyncGenerator
+    from pathlib import Path
+
+    from penstock.archive.catalog import Catalog
+    from penstock.archive.format import Descriptor, Place
+    from penstock.archive.sources import Source
+    from penstock.storage.files import Files
+    from penstock.storage.metadata import Lease
+
+_LOG = logging.getLogger(__name__)
+CHECKPOINT_NAME = "archive.ckpt"
+_LOOKS = 100
+"""How often the end of a file is looked at again before it counts as unreadable."""
+_LOOK_PAUSE_S = 0.02
+_MAX_RETRY_S = 60.0
+
+
+@dataclass(slots=True)
+class UploadTotals:
+    """What one uploader has done."""
+
+    objects: int = 0
+    messages: int = 0
+    bytes: int = 0
+    failures: int = 0
+
+
+class Uploader:
+    """Archives one topic partition. For one event loop; `lease` keeps others from doing the same.
+
+    Order: objects are uploaded one by one, in the order of offsets. Retry safety: everything may be
+    repeated after an error, by this object or by another in a later epoch. Fenced ends it for good.
+    """
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        lease: Lease,
+        folder: Path,
+        source: Source,
+        settings: ArchiveSettings | None = None,
+        *,
+        files: Files | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        """`folder` is the partition's: its log is in `log`, its checkpoint in `archive.ckpt`."""
+        self.catalog = catalog
+        self.settings = settings or ArchiveSettings()
+        self.totals = UploadTotals()
+        self.failure: str | None = None
+        """Why the last attempt failed; None after one that did not."""
+        self._lease = lease
+        self._folder = folder
+        self._log_folder = folder / "log"
+        self._source = source
+        self._files = files or LocalFiles()
+        self._clock = clock or SystemClock()
+        self._upkeep = Upkeep(catalog, lease, self.settings, self._clock)
+        self._place: Place | None = None
+        self._archived: int | None = None  # None: the metadata must be asked
+        self._waiting_since: float | None = None
+        self._stopping = asyncio.Event()
+
+    # --- what others ask -----------------------------------------------------------------------
+
+    @property
+    def archived_offset(self) -> int | None:
+        """Everything below is in the archive; None before the archive was first asked."""
+        return self._archived
+
+    def is_due(self) -> bool:
+        """Whether enough bytes wait, or one message long enough."""
+        end = self._source.end_offset()
+        if self._archived is not None and end <= self._archived:
+            self._waiting_since = None
+            return False
+        now = self._clock.monotonic()
+        if self._waiting_since is None:
+            self._waiting_since = now
+        offset = self._archived or 0
+        position = self._place.position if self._place is not None else 0
+        waited_s = now - self._waiting_since
+        return (
+            waited_s >= self.settings.upload_interval_s
+            or self._source.waiting_bytes(offset, position) >= self.settings.upload_bytes
+        )
+
+    # --- its life ------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Uploads whatever becomes due and tidies up, until `stop`. Raises Fenced, no more.
+
+        A store that does not answer is asked again after a pause; a log that cannot be read, or
+        does not belong to its archive, is reported in `failure` and tried again.
+        """
+        retry_s = self.settings.retry_s
+        tidied_at: float | None = None
+        while not self._stopping.is_set():
+            try:
+                if self.is_due():
+                    await self.upload_once()
+                    self._waiting_since = None
+                now = self._clock.monotonic()
+                if tidied_at is None or now - tidied_at >= self.settings.upkeep_interval_s:
+                    await self.tidy()
+                    tidied_at = now
+                pause_s, retry_s = self.settings.poll_s, self.settings.retry_s
+            except _TRANSIENT as error:
+                self._note(error)
+                pause_s, retry_s = retry_s, min(retry_s * 2, _MAX_RETRY_S)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._stopping.wait(), pause_s)
+
+    def stop(self) -> None:
+        """Lets `run` return when its present step is done."""
+        self._stopping.set()
+
+    async def drain(self) -> int:
+        """Uploads everything that is safe on disk now; returns how many objects that took."""
+        target, objects = self._source.end_offset(), 0
+        while (await self._synchronised()) < target:
+            if await self.upload_once() is None:
+                break
+            objects += 1
+        return objects
+
+    async def tidy(self) -> None:
+        """Applies retention and removes what interrupted uploads left behind."""
+        await self._upkeep.retain()
+        await self._upkeep.clean()
+
+    # --- one object ----------------------------------------------------------------------------
+
+    async def upload_once(self) -> Descriptor | None:
+        """Uploads the next object, however small; None where there is nothing to upload.
+
+        Cancelled or failed, it leaves at most an object without a descriptor.
+        """
+        start = await self._synchronised()
+        end = await asyncio.to_thread(self._plan, start)
+        if end is None:
+            return None
+        log_id = await asyncio.to_thread(log_identity, self._files, self._log_folder)
+        assert log_id is not None
+        self._archived = None  # until it is certain again
+        header = fmt.Header(log_id, self._lease.epoch, start, end, self._flags())
+        descriptor, place = await self._upload(header)
+        recorded = await self._record(descriptor)
+        if recorded.object_id == descriptor.object_id:
+            await asyncio.to_thread(self._write_checkpoint, place, descriptor)
+            self._place = place
+        self._settle(recorded.end_offset)
+        self._count(descriptor)
+        return recorded
+
+    async def _upload(self, header: fmt.Header) -> tuple[Descriptor, Place | None]:
+        encoder = ObjectEncoder(header)
+        object_id = fmt.object_id(header.epoch, header.start_offset, header.end_offset)
+        tail = LogTail(self._files, self._log_folder, header.start_offset, self._place)
+        try:
+            async with self.catalog.objects.upload(self.catalog.object_key(object_id)) as upload:
+                # Closed at once, so that nobody reads when the tail is closed.
+                async with contextlib.aclosing(self._blocks(tail, encoder, header)) as blocks:
+                    async for block in blocks:
+                        await upload.write(block)
+                self._lease.check()
+            place = tail.place
+        finally:
+            tail.close()
+        for lost in tail.lost:
+            _LOG.error("%s: not in the archive: %s", self.catalog.topic, lost)
+        etag = upload.version.etag if upload.version is not None else None
+        return self._describe(header, object_id, encoder, etag), place
+
+    async def _blocks(
+        self, tail: LogTail, encoder: ObjectEncoder, header: fmt.Header
+    ) -> AsyncGenerator[bytes]:
+        """The object's bytes; the next ones are read while these are on their way."""
+        end = header.end_offset
+        yield encoder.begin()
+        reading = asyncio.ensure_future(self._next_blocks(tail, encoder, end))
+        try:
+            while (blocks := await reading) is not None:
+                reading = asyncio.ensure_future(self._next_blocks(tail, encoder, end))
+                for block in blocks:
+                    yield block
+        finally:
+            await asyncio.gather(reading, return_exceptions=True)  # a thread is not cancelled
+        for block in encoder.finish():
+            yield block
+
+    async def _next_blocks(
+        self, tail: LogTail, encoder: ObjectEncoder, end: int
+    ) -> list[bytes] | None:
+        """None at the end. A file that ends before is looked at again: it may just be replaced."""
+        for _ in range(_LOOKS):
+            blocks = await asyncio.to_thread(_read_and_encode, tail, encoder, end)
+            if blocks is not None:
+                return blocks
+            if tail.position >= end:
+                return None
+            await asyncio.sleep(_LOOK_PAUSE_S)
+        raise Damaged(f"the log cannot be read from offset {tail.position} to {end}")
+
+    def _describe(
+        self, header: fmt.Header, object_id: str, encoder: ObjectEncoder, etag: str | None
+    ) -> Descriptor:
+        return fmt.Descriptor(
+            object_id=object_id,
+            start_offset=header.start_offset,
+            end_offset=header.end_offset,
+            size=encoder.size,
+            etag=etag,
+            checksum=encoder.checksum,
+            created_at=self._now(),
+            completed=True,
+            offset_index=tuple(encoder.index),
+            epoch=header.epoch,
+            log_id=str(header.log_id),
+            messages=encoder.messages,
+            compression="zstd" if header.flags & fmt.ZSTD else None,
+            lost=tuple(encoder.lost),
+        )
+
+    async def _record(self, descriptor: Descriptor) -> Descriptor:
+        """Makes the object part of the archive; the one that stands there where one does."""
+        key = self.catalog.descriptor_key(descriptor.start_offset)
+        data = fmt.encode_descriptor(descriptor)
+        try:
+            await self._lease.commit({key: data}, conditions={key: None})
+        except MetadataChanged:  # an earlier attempt succeeded, though it was not answered
+            standing = await self.catalog.descriptor_at(descriptor.start_offset)
+            if standing is None:
+                raise
+            return standing
+        return descriptor
+
+    # --- where it is ---------------------------------------------------------------------------
+
+    async def _synchronised(self) -> int:
+        """The end of the archive, from the metadata where this object is not certain of it."""
+        if self._archived is None:
+            await establish(self.catalog, self._lease)
+            last = await self.catalog.last()
+            place = await asyncio.to_thread(self._read_checkpoint)
+            log_id = await asyncio.to_thread(log_identity, self._files, self._log_folder)
+            firsts = await asyncio.to_thread(log_files, self._files, self._log_folder)
+            end = last.end_offset if last is not None else 0
+            check_belongs(last, log_id, firsts[0] if firsts else end, self._source.end_offset())
+            start = end if last is not None or not firsts else firsts[0]
+            self._place = place if place is not None and place.offset == start else None
+            self._settle(start)
+        assert self._archived is not None
+        return self._archived
+
+    def _settle(self, archived: int) -> None:
+        self._archived = archived
+        self.failure = None
+        self._source.let_go(archived)
+
+    def _plan(self, start: int) -> int | None:
+        """Where the next object ends: with a file once it is large enough, else with the log."""
+        end = self._source.end_offset()
+        if start >= end:
+            return None
+        size = 0
+        firsts = log_files(self._files, self._log_folder)
+        for first, following in zip(firsts, [*firsts[1:], end], strict=True):
+            if following > start:
+                size += self._size_of(file_name(first))
+                if size >= self.settings.upload_bytes:
+                    return min(following, end)
+        return end
+
+    def _size_of(self, name: str) -> int:
+        try:
+            return (self._log_folder / name).stat().st_size
+        except FileNotFoundError:  # removed just now
+            return 0
+
+    def _flags(self) -> int:
+        return fmt.ZSTD if self.settings.compression else 0
+
+    def _read_checkpoint(self) -> Place | None:
+        """A lost or damaged checkpoint costs the reading of one log file, never data."""
+        try:
+            return fmt.decode_checkpoint(read_whole(self._files, self._folder / CHECKPOINT_NAME))
+        except FileNotFoundError:
+            return None
+        except FormatError as error:
+            _LOG.warning("%s: %s", self._folder / CHECKPOINT_NAME, error)
+            return None
+
+    def _write_checkpoint(self, place: Place | None, descriptor: Descriptor) -> None:
+        if place is not None and place.offset == descriptor.end_offset:
+            data = fmt.encode_checkpoint(place, descriptor.object_id, self._now())
+            write_atomically(self._files, self._folder / CHECKPOINT_NAME, data)
+
+    def _now(self) -> str:
+        now = datetime.fromtimestamp(self._clock.wall_ns() / 1e9, UTC)
+        return now.isoformat(timespec="milliseconds")
+
+    def _count(self, descriptor: Descriptor) -> None:
+        self.totals.objects += 1
+        self.totals.messages += descriptor.messages
+        self.totals.bytes += descriptor.size
+
+    def _note(self, error: Exception) -> None:
+        self.totals.failures += 1
+        if self.failure != str(error):
+            _LOG.warning("%s is not archived at present: %s", self.catalog.topic, error)
+        self.failure = str(error)
+        self._archived = None
+
+
+def _read_and_encode(tail: LogTail, encoder: ObjectEncoder, end: int) -> list[bytes] | None:
+    batch = tail.read(end)
+    return encoder.add(*batch) if batch is not None else None
+
+
+def check_belongs(
+    last: Descriptor | None, log_id: uuid.UUID | None, first_offset: int, end_offset: int
+) -> None:
+    """ArchiveConflict where the log cannot be the one that the archive continues with.
+
+    It is the log that made the newest object, or one that begins where the archive ends.
+    """
+    if last is None or log_id is None:
+        return
+    if str(log_id) != last.log_id and first_offset < last.end_offset:
+        text = f"the archive holds offsets to {last.end_offset} of log {last.log_id}"
+        raise ArchiveConflict(f"{text}, and log {log_id} begins at {first_offset} with others")
+    if end_offset < last.end_offset:
+        text = f"the log ends at offset {end_offset}, its archive at {last.end_offset}"
+        raise ArchiveConflict(f"{text}: the log would give out offsets a second time")
+
+
+_TRANSIENT = (
+    ObjectsUnavailable,
+    MetadataUnavailable,
+    MetadataChanged,
+    ArchiveConflict,
+    FormatError,
+    OSError,
+)

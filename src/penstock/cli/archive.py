@@ -1,0 +1,294 @@
+"""`penstock archive`: the log's continuation in object storage."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from penstock.cli.common import (
+    data_dir_option,
+    existing_data_directory,
+    human_bytes,
+    json_option,
+    parse_topic,
+    partitions_of,
+    print_json,
+    print_table,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from penstock.archive import ArchiveSettings, Uploader
+    from penstock.model import Topic
+    from penstock.storage import Partition
+    from penstock.storage.metadata import Lease, Leases, Metadata
+    from penstock.storage.objects import ObjectStore
+
+_objects_option = click.option(
+    "--objects",
+    "objects_url",
+    metavar="URL",
+    required=True,
+    envvar="PENSTOCK_ARCHIVE_OBJECTS",
+    show_envvar=True,
+    help="The object store: s3://bucket/prefix, gs://…, az://… or file:///folder.",
+)
+_metadata_option = click.option(
+    "--metadata",
+    "metadata_url",
+    metavar="URL",
+    envvar="PENSTOCK_ARCHIVE_METADATA",
+    show_envvar=True,
+    help="etcd://host:2379/prefix or file:///path.  [default: metadata.db in the data directory]",
+)
+_root_option = click.option(
+    "--root", default="penstock", show_default=True, help="The first part of every key."
+)
+
+
+@click.group()
+def archive() -> None:
+    """Look at the archive, or add to it.
+
+    Example: penstock archive status --objects s3://telemetry/archive
+    """
+
+
+@archive.command()
+@data_dir_option
+@_objects_option
+@_metadata_option
+@_root_option
+@json_option
+def status(
+    data_dir: Path, objects_url: str, metadata_url: str | None, root: str, as_json: bool
+) -> None:
+    """Show what is archived of each topic, and who owns it.
+
+    Asks the metadata store alone; works with the server running or stopped.
+
+    Example: penstock archive status --objects s3://telemetry/archive --metadata etcd://etcd:2379
+    """
+    found = asyncio.run(_statuses(objects_url, metadata_url or _default(data_dir), root))
+    if as_json:
+        print_json(found)
+    elif not found:
+        click.echo("nothing is archived yet")
+    else:
+        shown = ["topic", "partition", "start_offset", "end_offset", "objects", "messages"]
+        rows = [
+            [*(row[key] for key in shown), human_bytes(row["bytes"]), row["owner"] or "-"]
+            for row in found
+        ]
+        print_table([*shown, "size", "owner"], rows)
+
+
+@archive.command()
+@click.argument("topic", metavar="[TOPIC]", required=False, callback=parse_topic)
+@data_dir_option
+@_objects_option
+@_metadata_option
+@_root_option
+@click.option("--zstd", is_flag=True, help="Compress what is uploaded.")
+@click.option(
+    "--wait",
+    "patience_s",
+    type=click.FloatRange(min=0),
+    default=20.0,
+    show_default=True,
+    help="Seconds to wait for an owner that stopped without a word.",
+)
+@json_option
+def upload(
+    topic: Topic | None,
+    data_dir: Path,
+    objects_url: str,
+    metadata_url: str | None,
+    root: str,
+    zstd: bool,
+    patience_s: float,
+    as_json: bool,
+) -> None:
+    """Upload what is in the finished log files of a data directory and not archived yet.
+
+    For a server that is stopped, or runs without an archive; one that archives does this by itself.
+    TOPIC is /namespace/name; without it every topic is uploaded. Safe to repeat and to interrupt.
+
+    Example: penstock archive upload --data-dir data --objects s3://telemetry/archive
+    """
+    directory = existing_data_directory(data_dir)
+    partitions = partitions_of(directory, topic, None)
+    owner = f"{directory.identity()}/upload"
+    uploading = _upload(
+        partitions, objects_url, metadata_url or _default(data_dir), root, owner, zstd, patience_s
+    )
+    found = asyncio.run(uploading)
+    if as_json:
+        print_json(found)
+        return
+    for row in found:
+        where = f"{row['topic']} partition {row['partition']}"
+        size = human_bytes(row["bytes"])
+        click.echo(f"{where}: {row['objects']} objects, {row['messages']} messages, {size}")
+    if not found:
+        click.echo(f"{data_dir} holds no topics yet")
+
+
+@archive.command()
+@click.argument("topic", metavar="TOPIC", callback=parse_topic)
+@click.option("--partition", type=click.IntRange(min=0), default=0, show_default=True)
+@data_dir_option
+@_objects_option
+@_metadata_option
+@_root_option
+@json_option
+def rebuild(
+    topic: Topic,
+    partition: int,
+    data_dir: Path,
+    objects_url: str,
+    metadata_url: str | None,
+    root: str,
+    as_json: bool,
+) -> None:
+    """Describe the objects of a topic again, where the metadata store was lost.
+
+    Reads every object of the topic. Changes nothing where there are descriptors already, and never
+    an object.
+
+    Example: penstock archive rebuild /default/traces --objects s3://telemetry/archive
+    """
+
+    async def work(objects: ObjectStore, metadata: Metadata) -> list[dict[str, Any]]:
+        return [await _rebuilt(objects, metadata, topic, partition, root)]
+
+    where = metadata_url or _default(data_dir)
+    (found,) = asyncio.run(_with_stores(objects_url, where, work))
+    if as_json:
+        print_json(found)
+    else:
+        left = f", {len(found['left'])} left alone" if found["left"] else ""
+        click.echo(f"{topic}: {found['objects']} objects to offset {found['end_offset']}{left}")
+
+
+async def _rebuilt(
+    objects: ObjectStore, metadata: Metadata, topic: Topic, partition: int, root: str
+) -> dict[str, Any]:
+    from penstock.archive import Catalog
+    from penstock.archive.rebuild import rebuild_descriptors
+    from penstock.storage.metadata import Leases
+
+    catalog = Catalog(objects, metadata, topic, partition, root=root)
+    lease = await Leases(metadata).acquire(catalog.lease_name, "rebuild")
+    try:
+        made, left = await rebuild_descriptors(catalog, lease)
+    finally:
+        await lease.release()
+    end = made[-1].end_offset if made else 0
+    return {"topic": str(topic), "objects": len(made), "end_offset": end, "left": left}
+
+
+def _default(data_dir: Path) -> str:
+    return (data_dir.absolute() / "metadata.db").as_uri()
+
+
+async def _statuses(objects_url: str, metadata_url: str, root: str) -> list[dict[str, Any]]:
+    from penstock.archive.status import all_statuses
+
+    async def look(objects: ObjectStore, metadata: Metadata) -> list[dict[str, Any]]:
+        return [asdict(one) for one in await all_statuses(objects, metadata, root)]
+
+    return await _with_stores(objects_url, metadata_url, look)
+
+
+async def _upload(
+    partitions: list[Partition],
+    objects_url: str,
+    metadata_url: str,
+    root: str,
+    owner: str,
+    zstd: bool,
+    patience_s: float,
+) -> list[dict[str, Any]]:
+    from penstock.archive import ArchiveSettings
+    from penstock.storage.metadata import Leases
+
+    settings = ArchiveSettings(compression=zstd)
+
+    async def work(objects: ObjectStore, metadata: Metadata) -> list[dict[str, Any]]:
+        leases = Leases(metadata)
+        return [
+            await _upload_one(one, objects, metadata, root, leases, owner, settings, patience_s)
+            for one in partitions
+        ]
+
+    return await _with_stores(objects_url, metadata_url, work)
+
+
+async def _upload_one(
+    partition: Partition,
+    objects: ObjectStore,
+    metadata: Metadata,
+    root: str,
+    leases: Leases,
+    owner: str,
+    settings: ArchiveSettings,
+    patience_s: float,
+) -> dict[str, Any]:
+    from penstock.archive import Catalog, SealedFiles, Uploader
+    from penstock.storage import LocalFiles
+
+    catalog = Catalog(objects, metadata, partition.topic, partition.number, root=root)
+    lease = await _acquired(leases, catalog.lease_name, owner, patience_s)
+    source = SealedFiles(LocalFiles(), partition.log_folder)
+    uploader = Uploader(catalog, lease, partition.folder, source, settings)
+    try:
+        await _drained(uploader, lease)
+    finally:
+        await lease.release()
+    totals = asdict(uploader.totals)
+    return {"topic": str(partition.topic), "partition": partition.number, **totals}
+
+
+async def _drained(uploader: Uploader, lease: Lease) -> None:
+    keeping = asyncio.ensure_future(lease.keep())
+    try:
+        await uploader.drain()
+        await uploader.tidy()
+    finally:
+        keeping.cancel()
+        await asyncio.gather(keeping, return_exceptions=True)
+
+
+async def _acquired(leases: Leases, name: str, owner: str, patience_s: float) -> Lease:
+    """Waits for an owner that may be gone; LeaseHeld names one that lives."""
+    from penstock.model.errors import LeaseHeld
+
+    while True:
+        try:
+            return await leases.acquire(name, owner)
+        except LeaseHeld as held:
+            if held.retry_after_s > patience_s:
+                raise
+            patience_s -= held.retry_after_s
+            await asyncio.sleep(held.retry_after_s)
+
+
+async def _with_stores(
+    objects_url: str, metadata_url: str, work: Callable[[ObjectStore, Metadata], Any]
+) -> list[dict[str, Any]]:
+    from penstock.storage.metadata import open_metadata
+    from penstock.storage.objects import open_objects
+
+    objects, metadata = open_objects(objects_url), open_metadata(metadata_url)
+    try:
+        found: list[dict[str, Any]] = await work(objects, metadata)
+        return found
+    finally:
+        await objects.close()
+        await metadata.close()
