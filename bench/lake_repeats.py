@@ -71,7 +71,7 @@ class _Ways:
         groups = (tuple(segments[::2]), tuple(segments[1::2]))
         key = f"b{next(self._numbers):08d}-{0:012x}-{0:012x}"
         source = DirectorySegments(self._data.folder)
-        work = Work("spans", self._target, key, source, groups)
+        work = Work("spans", self._target, key, source, {}, groups)
         written = run_in_tasks(spark(), functools.partial(write_group, work), range(len(groups)))
         parts = [piece for each in written for piece in each.pieces]
         assert not list(unwanted_rows(parts, window))

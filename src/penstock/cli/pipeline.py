@@ -13,10 +13,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from penstock.cli.common import data_dir_option, existing_data_directory, json_option
+from penstock.cli.feeds import archive_feed, installed, queue_feed
+from penstock.cli.queue import manifest_option, prefix_option
 from penstock.cli.serve import config_option, read_config
 from penstock.model.errors import PenstockError
 from penstock.pipeline.flush.ending import Ending
 from penstock.server.lakes import lake_settings
+from penstock.storage import DataDirectory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
+    from penstock.pipeline.feeds import Feed
     from penstock.pipeline.flush.progress import BatchReport, Reports
     from penstock.pipeline.flush.settings import FlushSettings
     from penstock.server.config import Config
@@ -51,11 +55,24 @@ def pipeline() -> None:
 @data_dir_option
 @config_option
 @click.option("--once", is_flag=True, help="Take what is sealed now, and end.")
+@click.option(
+    "--queue", metavar="URL", help="Consume the queue at s3://bucket/prefix instead of segments."
+)
+@manifest_option
+@prefix_option
 @master_option
 @remote_option
 @json_option
 def run(
-    data_dir: Path, file: Path | None, once: bool, master: str, remote: str | None, as_json: bool
+    data_dir: Path,
+    file: Path | None,
+    once: bool,
+    queue: str | None,
+    manifest_path: str,
+    data_path_prefix: str,
+    master: str,
+    remote: str | None,
+    as_json: bool,
 ) -> None:
     """Take sealed segments to the lake, exactly once.
 
@@ -63,12 +80,78 @@ def run(
     --once what is there now. Says a line for each batch. It may be killed at any time; SIGTERM or
     Ctrl-C ends it after the batch under way, and a second one at once.
 
+    With --queue it is the one consumer of a queue, fences the one before, and needs the data
+    directory for its notes alone.
+
     Example: penstock pipeline run --once --data-dir data
     """
-    config, ending = read_config(file, data_dir), Ending()
+    config, feed = read_config(file, data_dir), None
+    if queue is not None:
+        feed = queue_feed(config, queue, manifest_path, data_path_prefix)
+    _run(config, feed, master=master, remote=remote, once=once, as_json=as_json)
+
+
+@pipeline.command()
+@data_dir_option
+@config_option
+@click.option("--archive", metavar="URL", help="The archive's objects: s3://bucket/prefix.")
+@click.option(
+    "--metadata", metavar="URL", help="Its descriptors: etcd://host:2379/prefix or file://"
+)
+@click.option(
+    "--root", default="penstock", show_default=True, help="What the archive's keys begin with."
+)
+@click.option("--queue", metavar="URL", help="What waits in a queue, which goes on waiting.")
+@manifest_option
+@prefix_option
+@master_option
+@remote_option
+@json_option
+def replay(
+    data_dir: Path,
+    file: Path | None,
+    archive: str | None,
+    metadata: str | None,
+    root: str,
+    queue: str | None,
+    manifest_path: str,
+    data_path_prefix: str,
+    master: str,
+    remote: str | None,
+    as_json: bool,
+) -> None:
+    """Make the tables again from the archive, or from what waits in a queue.
+
+    Takes what the tables of the lake do not have, each message once, and may be killed and run
+    again. For new tables name a new lake.warehouse; the pipeline goes on from where it ends.
+
+    Example: penstock pipeline replay --archive s3://telemetry/archive --metadata etcd://etcd:2379
+    """
+    config = read_config(file, data_dir)
+    if (archive is None) == (queue is None):
+        raise click.UsageError("one of --archive and --queue")
+    if queue is not None:
+        feed: Feed = queue_feed(config, queue, manifest_path, data_path_prefix, consumes=False)
+    else:
+        feed = archive_feed(config, archive or "", metadata, root)
+    _run(config, feed, master=master, remote=remote, once=True, as_json=as_json)
+
+
+def _run(
+    config: Config,
+    feed: Feed | None,
+    *,
+    master: str,
+    remote: str | None,
+    once: bool,
+    as_json: bool,
+) -> None:
+    ending = Ending()
     with (
         _signals() as end,
-        flushing(config, master=master, remote=remote, once=once, ending=ending) as running,
+        flushing(
+            config, master=master, remote=remote, once=once, ending=ending, feed=feed
+        ) as running,
     ):
         _until_the_end(*running, _printer(as_json), end, ending)
 
@@ -81,17 +164,21 @@ def flushing(
     remote: str | None = None,
     once: bool,
     ending: Ending | None = None,
+    feed: Feed | None = None,
 ) -> Iterator[tuple[StreamingQuery, Reports]]:
     """The running stream, and what it says of each batch that it has finished."""
     data_dir = config.data_dir.absolute()
-    existing_data_directory(data_dir)
-    with _installed():
+    if feed is None:
+        existing_data_directory(data_dir)
+    else:
+        DataDirectory(data_dir).create()
+    with installed():
         from penstock.pipeline.flush.progress import Reports
         from penstock.pipeline.flush.stream import only_pipeline, start_flush, stop_flush
     with only_pipeline(data_dir), spark(master, remote) as session:
         reports = Reports(data_dir)
         settings = lake_settings(config), flush_settings(config)
-        query = start_flush(session, data_dir, *settings, once=once, ending=ending)
+        query = start_flush(session, data_dir, *settings, feed=feed, once=once, ending=ending)
         try:
             yield query, reports
         finally:
@@ -101,22 +188,13 @@ def flushing(
 @contextlib.contextmanager
 def spark(master: str, remote: str | None) -> Iterator[SparkSession]:
     """A session for the time of a command; one sentence where Spark is not installed."""
-    with _installed():
+    with installed():
         from penstock.pipeline import spark_session, stop_session
     session = spark_session(master, remote=remote)
     try:
         yield session
     finally:
         stop_session(session)
-
-
-@contextlib.contextmanager
-def _installed() -> Iterator[None]:
-    try:
-        yield
-    except ImportError as error:
-        name = (error.name or str(error)).partition(".")[0]
-        raise PenstockError(f"{name} is missing: pip install 'penstock[spark]'") from None
 
 
 def flush_settings(config: Config) -> FlushSettings:

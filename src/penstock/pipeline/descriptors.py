@@ -28,9 +28,11 @@ DESCRIPTORS: Final = pa.schema(
         ("signal", pa.string()),
         ("state", pa.string()),
         ("problem", pa.string()),
+        ("detail", pa.string()),
     ]
 )
-"""`state` is `sealed`, `damaged` or `gone`; `problem` says what is wrong with the latter two."""
+"""`state` is `sealed`, `damaged` or `gone`; `problem` says what is wrong with the latter two.
+`detail` is for whoever opens the segment."""
 
 _NS_PER_US: Final = 1000
 

@@ -2,7 +2,12 @@
 
 | option | default | meaning |
 |---|---|---|
-| `path` | | the data directory; what `load` is given |
+| `path` | | the data directory, or a URL of object storage; what `load` is given |
+| `source` | `directory` | what is there: `directory`, `queue` or `archive` |
+| `manifest` | `ingest/manifest` | of a queue: the key of its manifest |
+| `metadata` | | of an archive: the URL of its descriptors |
+| `root` | `penstock` | of an archive: what its keys begin with |
+| `objects.…` | | keys of the object store, as in its environment: `objects.aws_endpoint_url` |
 | `rows` | `table` | `table`: rows of the lake's table; `descriptors`: a row for each segment |
 | `table` | `spans` | `spans`, `logs` or `metrics` |
 | `topics` | all | names with commas between them: `/namespace/name`, or `name` in every namespace |
@@ -33,8 +38,13 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 _SECONDS: Final = re.compile(r"[0-9]+(\.[0-9]+)?s?")
+_OBJECTS: Final = "objects."
 NAMES: Final = (
     "path",
+    "source",
+    "manifest",
+    "metadata",
+    "root",
     "rows",
     "table",
     "topics",
@@ -53,7 +63,13 @@ NAMES: Final = (
 class SourceOptions:
     """What a query asks of the source."""
 
-    path: Path
+    path: str
+    """A data directory, absolute, or a URL."""
+    source: str
+    manifest: str
+    metadata: str
+    root: str
+    objects: Mapping[str, str]
     rows: str
     table: str
     topics: frozenset[str] | None
@@ -69,6 +85,11 @@ class SourceOptions:
         given = _Given(options)
         return cls(
             path=given.path(),
+            source=given.choice("source", ("directory", "queue", "archive")),
+            manifest=given.text("manifest", "ingest/manifest"),
+            metadata=given.text("metadata", ""),
+            root=given.text("root", "penstock"),
+            objects=given.objects(),
             rows=given.choice("rows", ("table", "descriptors")),
             table=given.choice("table", tuple(TABLES)),
             topics=given.names("topics"),
@@ -90,16 +111,30 @@ class _Given:
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self._texts = {name.lower(): text for name, text in options.items()}
-        unknown = self._texts.keys() - {name.lower() for name in NAMES}
+        others = {name for name in self._texts if not name.startswith(_OBJECTS)}
+        unknown = others - {name.lower() for name in NAMES}
         if unknown:
             known = ", ".join(NAMES)
             raise InvalidArgument(f"no option of penstock: {min(unknown)}; there are {known}")
 
-    def path(self) -> Path:
+    def path(self) -> str:
         text = self._texts.get("path")
         if not text:
             raise InvalidArgument("which data directory? load(PATH) says so")
-        return Path(text.removeprefix("file://")).absolute()
+        if self._texts.get("source", "directory").lower() != "directory":
+            return text
+        return str(Path(text.removeprefix("file://")).absolute())
+
+    def text(self, name: str, default: str) -> str:
+        return self._texts.get(name, default)
+
+    def objects(self) -> dict[str, str]:
+        """Those of the object store, without their prefix."""
+        return {
+            name.removeprefix(_OBJECTS): text
+            for name, text in self._texts.items()
+            if name.startswith(_OBJECTS)
+        }
 
     def choice(self, name: str, choices: Sequence[str]) -> str:
         text = self._texts.get(name.lower(), choices[0])

@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 
     from penstock.model.bundle import Bundle
     from penstock.pipeline.filters import Predicate
-    from penstock.pipeline.segments import Segment, Segments
-    from penstock.segment import SegmentReader
+    from penstock.pipeline.segments import Bundles, Segment, Segments
 
 _LOG = logging.getLogger(__name__)
 _ATTRIBUTES: Final = frozenset({"attributes", "attribute_types"})
@@ -104,19 +103,19 @@ class TableReading:
             except Damaged as error:
                 self._lose(error)
 
-    def _open(self, segment: Segment) -> SegmentReader:
+    def _open(self, segment: Segment) -> Bundles:
         if segment.state is State.GONE:
             raise OffsetUnavailable(segment.problem or "", earliest=segment.end_offset or 0)
         if segment.state is State.DAMAGED:
             raise Damaged(segment.problem)
         return self.segments.open(segment)
 
-    def _slots(self, reader: SegmentReader) -> frozenset[int]:
+    def _slots(self, reader: Bundles) -> frozenset[int]:
         columns = frozenset(self.schema.names)
         spared = {slot for slot, by in _NEEDED_BY.items() if columns.isdisjoint(by)}
         return frozenset(reader.slots) - spared
 
-    def _bundles(self, segment: Segment, reader: SegmentReader) -> Iterator[tuple[Bundle, Origin]]:
+    def _bundles(self, segment: Segment, reader: Bundles) -> Iterator[tuple[Bundle, Origin]]:
         wanted = self._slots(reader)
         for index in range(len(reader)):
             first_offset, messages, *_ = reader.manifest(index)

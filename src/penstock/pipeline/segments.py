@@ -1,6 +1,7 @@
 """Where sealed segments come from. One seam: what Spark reads does not know what is behind it.
 
-`DirectorySegments` is the data directory of this machine.
+`DirectorySegments` is the data directory of this machine; `queue_segments` and `archive_segments`
+are object storage.
 """
 
 from __future__ import annotations
@@ -23,9 +24,12 @@ from penstock.storage import DataDirectory
 from penstock.storage.files import LocalFiles
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
+    from penstock.lake.positions import Position as LakePosition
     from penstock.pipeline.offsets import Position, Positions
+    from penstock.segment import StoredBundle
+    from penstock.segment.tables import ManifestEntry
     from penstock.storage import Partition
 
 
@@ -64,11 +68,70 @@ class Segment:
     state: State = State.SEALED
     problem: str | None = None
     """Why it cannot be read, with the name of its file."""
+    detail: str | None = None
+    """What else its source needs to open it."""
 
     @property
     def key(self) -> str:
         """Its partition, as offsets name it."""
         return f"{self.topic}/{self.partition}"
+
+
+def is_in_lake(segment: Segment, position: LakePosition | None) -> bool:
+    """Whether a table that has come to this position has all of the segment.
+
+    Offsets decide; a damaged segment does not say its own, and is known by its number.
+    """
+    if position is None:
+        return False
+    if segment.end_offset is None:
+        return segment.segment_seq <= position.segment_seq
+    return segment.end_offset <= position.offset
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """Which topics are read."""
+
+    topics: frozenset[str] | None = None
+    """`/namespace/name`, or `name`; None: all."""
+    namespaces: frozenset[str] | None = None
+    signal: Signal | None = None
+    """Topics that are named after another one are left out."""
+
+    def has(self, topic: Topic) -> bool:
+        """Whether the topic is read."""
+        if self.namespaces is not None and topic.namespace not in self.namespaces:
+            return False
+        if self.signal is not None and signal_of_topic(topic) not in (None, self.signal):
+            return False
+        return self.topics is None or not self.topics.isdisjoint({str(topic), topic.name})
+
+
+class Bundles(Protocol):
+    """The bundles of a segment."""
+
+    @property
+    def name(self) -> str:
+        """What the segment is called."""
+        ...
+
+    @property
+    def slots(self) -> tuple[int, ...]:
+        """Every slot that one of them has."""
+        ...
+
+    def __len__(self) -> int:
+        """How many there are."""
+        ...
+
+    def manifest(self, index: int) -> ManifestEntry:
+        """What a bundle is; no data are read."""
+        ...
+
+    def bundle(self, index: int, slots: Collection[int] | None = None) -> StoredBundle:
+        """The bundle, or these slots of it; Damaged where it cannot be read."""
+        ...
 
 
 class Segments(Protocol):
@@ -82,7 +145,7 @@ class Segments(Protocol):
         """
         ...
 
-    def open(self, segment: Segment) -> SegmentReader:
+    def open(self, segment: Segment) -> Bundles:
         """OffsetUnavailable: it is gone. Damaged: it cannot be read. Both name the segment."""
         ...
 
@@ -101,15 +164,10 @@ class DirectorySegments:
         namespaces: frozenset[str] | None = None,
         signal: Signal | None = None,
     ) -> None:
-        """Others than the `topics` (`/namespace/name`, or `name`) and `namespaces` are left out.
-
-        With a `signal`, so are topics that are named after another one.
-        """
+        """Other topics than those that are chosen are left out."""
         self._directory = DataDirectory(root)
         self._files = LocalFiles()
-        self._topics = topics
-        self._namespaces = namespaces
-        self._others = frozenset(Signal) - {signal} if signal is not None else frozenset()
+        self._chosen = Chosen(topics, namespaces, signal)
         self._known: dict[str, Segment] = {}
         _check_identity(self._directory)
 
@@ -121,7 +179,7 @@ class DirectorySegments:
         """Reads a few bytes of every segment that it has not listed before."""
         found: dict[str, Segment] = {}
         for partition in self._directory.partitions():
-            if self._is_chosen(partition.topic):
+            if self._chosen.has(partition.topic):
                 found |= {each.path: each for each in self._listed(partition, positions)}
         self._known = found
         return list(found.values())
@@ -149,22 +207,16 @@ class DirectorySegments:
         missing = _unreadable(partition, start.segment_seq, State.GONE, problem)
         return replace(missing, first_offset=start.offset, end_offset=end_offset)
 
-    def _is_chosen(self, topic: Topic) -> bool:
-        if self._namespaces is not None and topic.namespace not in self._namespaces:
-            return False
-        if _signal_of(topic) in self._others:
-            return False
-        return self._topics is None or not self._topics.isdisjoint({str(topic), topic.name})
-
     def _listed(self, partition: Partition, positions: Positions) -> Iterator[Segment]:
         start = positions.get(f"{partition.topic}/{partition.number}")
         for name in self._files.names(partition.segments_folder):
             seq = segment_seq_of(name)
-            if seq is not None and (start is None or seq >= start.segment_seq):
-                segment = self._known.get(str(partition.segments_folder / name))
-                segment = segment or self._described(partition, seq)
-                if segment is not None:
-                    yield segment
+            if seq is None:
+                continue
+            segment = self._known.get(str(partition.segments_folder / name))
+            segment = segment or self._described(partition, seq)
+            if segment is not None and (start is None or _is_from(segment, start)):
+                yield segment
 
     def _described(self, partition: Partition, segment_seq: int) -> Segment | None:
         """None: it was deleted since its folder was listed."""
@@ -192,18 +244,24 @@ class DirectorySegments:
             info.bundles,
             info.items,
             info.sealed_at_ns,
-            _signal_of(partition.topic),
+            signal_of_topic(partition.topic),
         )
+
+
+def _is_from(segment: Segment, start: Position) -> bool:
+    """By its number, or because it has messages that the numbers do not tell of."""
+    return segment.segment_seq >= start.segment_seq or (segment.end_offset or 0) > start.offset
 
 
 def _unreadable(partition: Partition, segment_seq: int, state: State, problem: str) -> Segment:
     topic, path = partition.topic, partition.segments_folder / segment_name(segment_seq)
     place = (topic.namespace, str(topic), partition.number, segment_seq, str(path))
-    signal = _signal_of(topic)
+    signal = signal_of_topic(topic)
     return Segment(*place, None, None, 0, 0, 0, 0, signal, state, problem)
 
 
-def _signal_of(topic: Topic) -> Signal | None:
+def signal_of_topic(topic: Topic) -> Signal | None:
+    """What the topic's name says that it carries."""
     return next((signal for signal in Signal if signal.value == topic.name), None)
 
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
@@ -18,7 +19,7 @@ from penstock.pipeline.filters import Predicate
 from penstock.pipeline.options import SourceOptions
 from penstock.pipeline.ranges import TIME_COLUMNS, origin_ranges, time_ranges
 from penstock.pipeline.reading import DescriptorReading, TableReading
-from penstock.pipeline.segments import DirectorySegments, State
+from penstock.pipeline.segments import Chosen, DirectorySegments, State
 from penstock.pipeline.stream import SegmentStreamReader
 
 if TYPE_CHECKING:
@@ -98,6 +99,8 @@ class BatchReader(DataSourceReader):
             return False
         if predicate.columns.isdisjoint(TIME_COLUMNS) or segment.state is not State.SEALED:
             return True
+        if not isinstance(self._segments, DirectorySegments):
+            return True  # looking would be reading
         try:
             reader = self._segments.open(segment)
         except (Damaged, OffsetUnavailable):
@@ -111,7 +114,18 @@ def _columns(options: SourceOptions) -> pa.Schema:
 
 def _segments(options: SourceOptions) -> Segments:
     signal = signal_of(options.table) if options.rows == "table" else None
-    return DirectorySegments(options.path, options.topics, options.namespaces, signal)
+    chosen = Chosen(options.topics, options.namespaces, signal)
+    # What reads object storage is imported only where it is wanted: it takes longer than planning.
+    if options.source == "queue":
+        from penstock.pipeline.queue_segments import QueueSegments
+
+        return QueueSegments(options.path, options.objects, options.manifest, chosen)
+    if options.source == "archive":
+        from penstock.pipeline.archive_segments import ArchiveSegments
+
+        places = (options.path, options.objects, options.metadata, options.root)
+        return ArchiveSegments(*places, chosen)
+    return DirectorySegments(Path(options.path), options.topics, options.namespaces, signal)
 
 
 def _reading(options: SourceOptions, segments: Segments, wanted: StructType) -> Reading:

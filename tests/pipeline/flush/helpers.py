@@ -22,10 +22,10 @@ from penstock.lake.tables import Lake
 from penstock.metrics import Metrics
 from penstock.pipeline import offsets
 from penstock.pipeline.descriptors import descriptor_rows
+from penstock.pipeline.feeds import DirectoryFeed
 from penstock.pipeline.flush import batch
 from penstock.pipeline.flush.settings import FlushSettings
 from penstock.pipeline.flush.stream import claimed
-from penstock.pipeline.segments import DirectorySegments
 from penstock.storage import DataDirectory
 from penstock.store import Store
 from penstock.store.memory import MemoryBound
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
     from penstock.model import Topic
     from penstock.model.bundle import Bundle
+    from penstock.pipeline.feeds import Feed
     from penstock.pipeline.segments import Segment
 
 Row = dict[str, Any]
@@ -199,14 +200,16 @@ def _copied(value: Any) -> Any:
 class Plain:
     """A pipeline on a data directory, from its claim on the lake on."""
 
-    def __init__(self, data: Data, **settings: Any) -> None:
+    def __init__(self, data: Data, feed: Feed | None = None, **settings: Any) -> None:
         lake = LakeSettings.of(data.root)
-        self.flush, positions = claimed(data.root, lake, FlushSettings(**settings))
+        feed = feed or DirectoryFeed(data.root)
+        self.flush, positions = claimed(data.root, lake, FlushSettings(**settings), feed)
+        feed.claim(positions)
         self._positions = {
             f"{source.topic}/{source.partition}": offsets.Position(at.segment_seq + 1, at.offset)
             for source, at in positions.items()
         }
-        self._source = DirectorySegments(data.root)
+        self._source = feed.segments()
         self._batches = 0
 
     def run(self, *, batch_segments: int = 1000, until: int = 1_000_000) -> None:

@@ -13,6 +13,7 @@ from penstock.lake.positions import Position, Source
 from penstock.lake.schemas import TABLES
 from penstock.model import Topic
 from penstock.model.errors import Fenced
+from penstock.pipeline import feeds
 from penstock.pipeline.flush import batch
 from penstock.pipeline.flush.batch import GROUP_BYTES, _groups
 from penstock.pipeline.flush.progress import read_progress
@@ -266,7 +267,7 @@ def test_same_span_of_two_namespaces_is_kept(sent: Sent) -> None:
 def test_delivered_is_what_the_lake_has(data: Data, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is written after the commits, never before."""
     order: list[str] = []
-    inner, write = batch.commit, batch.write_delivered
+    inner, write = batch.commit, feeds.write_delivered
 
     def committed(table: Any, *parts: Any, **named: Any) -> None:
         inner(table, *parts, **named)
@@ -277,7 +278,7 @@ def test_delivered_is_what_the_lake_has(data: Data, monkeypatch: pytest.MonkeyPa
         write(*parts)
 
     monkeypatch.setattr(batch, "commit", committed)
-    monkeypatch.setattr(batch, "write_delivered", written)
+    monkeypatch.setattr(feeds, "write_delivered", written)
     data.seal([spans(1)], [spans(2)])
     data.seal([logs("a")], topic=LOGS)
     Plain(data).run()

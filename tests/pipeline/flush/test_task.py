@@ -53,7 +53,7 @@ class Task:
         """The first group."""
         chosen = [self.segments(table)] if groups is None else groups
         target = Target.of(self._lake.table(table))
-        work = Work(table, target, KEY, self._source, tuple(map(tuple, chosen)))
+        work = Work(table, target, KEY, self._source, {}, tuple(map(tuple, chosen)))
         return write_group(work, 0)
 
 

@@ -12,7 +12,6 @@ import logging
 import time
 from dataclasses import dataclass, field, fields
 from functools import cache, cached_property, partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark import TaskContext
@@ -30,31 +29,28 @@ from penstock.pipeline.flush.recent import remember_recent
 from penstock.pipeline.flush.rewrite import Rewrite, rewritten, unwanted_rows
 from penstock.pipeline.flush.task import Work, write_group
 from penstock.pipeline.flush.window import Window
-from penstock.pipeline.segments import DirectorySegments, State
+from penstock.pipeline.segments import is_in_lake
 from penstock.pipeline.tasks import run_in_tasks
-from penstock.storage.files import LocalFiles
-from penstock.store.outside import Delivered, write_delivered
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+    from pathlib import Path
 
     from pyiceberg.table import Table
     from pyspark.sql import DataFrame, SparkSession
 
     from penstock.lake.positions import Positions
     from penstock.lake.settings import LakeSettings
+    from penstock.pipeline.feeds import Feed
     from penstock.pipeline.flush.settings import FlushSettings
-    from penstock.pipeline.flush.task import Fault, Piece, Written
-    from penstock.pipeline.segments import Segment
+    from penstock.pipeline.flush.task import Piece, Written
+    from penstock.pipeline.segments import Segment, Segments
 
 _LOG = logging.getLogger(__name__)
-SUBSCRIBER: Final = "lake"
 GROUP_BYTES: Final = 32 * 1024 * 1024
 """Segments that a task reads one after another."""
 _CORES: Final = 2
 """A batch makes at least so many tasks, if it has as many segments."""
-ASIDE: Final = "pipeline/aside"
-"""Where segments are kept that could not be read whole."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +79,7 @@ class Flush:
     settings: FlushSettings
     epochs: Mapping[str, int]
     """The claim on each table."""
+    feed: Feed
     ending: Ending = field(default_factory=Ending)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -114,8 +111,7 @@ class Flush:
             for table in self._tables.values()
             for source, position in read_positions(table).items()
         }
-        through = {f"{at.topic}/{at.partition}": to.segment_seq for at, to in positions.items()}
-        write_delivered(self.data_dir, Delivered(SUBSCRIBER, through))
+        self.feed.acknowledge(positions)
 
     # --- planning ------------------------------------------------------------------------------
 
@@ -123,10 +119,10 @@ class Flush:
         table = self._tables[name]
         start = read_positions(table)
         own = [each for each in segments if each.signal and table_of(each.signal) == name]
-        new = [each for each in own if _is_beyond(each, start)]
-        end = _positions_after(start, new)
+        new = [each for each in own if not is_in_lake(each, start.get(_source_of(each)))]
+        end = _positions_after(start, new, numbered=self.feed.numbers_segments)
         key = batch_key(start, end, self.epochs[name])
-        work = Work(name, Target.of(table), key, self._source, _groups(new))
+        work = Work(name, Target.of(table), key, self._source, start, _groups(new))
         return _Plan(name, start, end, work)
 
     def _write(self, spark: SparkSession, plans: Sequence[_Plan]) -> dict[str, list[Written]]:
@@ -161,9 +157,10 @@ class Flush:
         faults = [fault for each in written for fault in each.faults]
         for fault in faults:
             _LOG.error("not all of a segment is in the lake: %s", fault.problem)
-            self._set_aside(fault)
+            self.feed.set_aside(fault.segment)
         pieces = [piece for each in written for piece in each.pieces]
         files = [file for piece in pieces for file in piece.files]
+        self.feed.check()
         commit(
             self._tables[plan.table],
             files,
@@ -180,22 +177,6 @@ class Flush:
             for piece in pieces:
                 window.add(piece.keys, time.time())
 
-    def _set_aside(self, fault: Fault) -> None:
-        """Keeps the file under another name; after the commit its own is deleted."""
-        if fault.segment.state is State.GONE:
-            return
-        path = Path(fault.segment.path)
-        name = f"{fault.segment.key.strip('/').replace('/', '.')}.{path.name}"
-        files, folder = LocalFiles(), self.data_dir / ASIDE
-        try:
-            files.make_folder(folder)
-            files.link(path, folder / name)
-            files.sync_folder(folder)  # so that one of its names survives
-        except (FileExistsError, FileNotFoundError):
-            return  # it is there already, or was deleted unread
-        except OSError as error:
-            _LOG.error("%s could not be set aside: %s", path, error)
-
     # --- what is open --------------------------------------------------------------------------
 
     @cached_property
@@ -204,8 +185,8 @@ class Flush:
         return {name: lake.table(name) for name in TABLES}
 
     @cached_property
-    def _source(self) -> DirectorySegments:
-        return DirectorySegments(self.data_dir)
+    def _source(self) -> Segments:
+        return self.feed.segments()
 
     @cached_property
     def _windows(self) -> dict[str, Window]:
@@ -240,19 +221,17 @@ def _source_of(segment: Segment) -> Source:
     return Source(segment.topic, segment.partition)
 
 
-def _is_beyond(segment: Segment, positions: Positions) -> bool:
-    at = positions.get(_source_of(segment))
-    return at is None or segment.segment_seq > at.segment_seq
-
-
-def _positions_after(start: Positions, segments: Iterable[Segment]) -> dict[Source, Position]:
+def _positions_after(
+    start: Positions, segments: Iterable[Segment], *, numbered: bool
+) -> dict[Source, Position]:
     """Damaged segments do not say where they end; the next one does."""
     end = dict(start)
     for segment in segments:
         source = _source_of(segment)
         before = end.get(source, Position(0, 0))
         offset = max(before.offset, segment.end_offset or 0)
-        end[source] = Position(max(before.segment_seq, segment.segment_seq), offset)
+        seq = max(before.segment_seq, segment.segment_seq) if numbered else before.segment_seq
+        end[source] = Position(seq, offset)
     return end
 
 

@@ -21,6 +21,7 @@ from penstock.lake.positions import read_positions
 from penstock.lake.schemas import TABLES
 from penstock.lake.tables import Lake
 from penstock.model.errors import LogLocked, PenstockError
+from penstock.pipeline.feeds import DirectoryFeed
 from penstock.pipeline.flush.batch import Flush
 from penstock.pipeline.flush.ending import Ending
 from penstock.storage.files import LocalFiles
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
     from penstock.lake.positions import Position, Source
     from penstock.lake.settings import LakeSettings
+    from penstock.pipeline.feeds import Feed
     from penstock.pipeline.flush.settings import FlushSettings
 
 _LOG = logging.getLogger(__name__)
@@ -62,19 +64,24 @@ def start_flush(
     lake: LakeSettings,
     settings: FlushSettings,
     *,
+    feed: Feed | None = None,
     once: bool = False,
     ending: Ending | None = None,
 ) -> StreamingQuery:
     """Claims the lake's tables, fencing whoever had them, and starts the stream.
 
+    Without a `feed` the segments are those of the data directory.
+
     With `once` it takes what is sealed now, and ends. Whoever has the `ending` can wait for the
     end of the batch under way; `stop` of the query alone cuts it off, which loses nothing.
     """
-    flush, positions = claimed(data_dir, lake, settings)
+    feed = feed or DirectoryFeed(data_dir)
+    flush, positions = claimed(data_dir, lake, settings, feed)
     flush = replace(flush, ending=ending or Ending())
-    flush.acknowledge()  # the last run may have ended between its commit and this
+    feed.claim(positions)
     source = (
         spark.readStream.format("penstock")
+        .options(**feed.options)
         .option("rows", "descriptors")
         .option("startingOffsets", _starting_offsets(positions))
         .option("maxBytesPerTrigger", str(settings.batch_bytes))
@@ -84,7 +91,7 @@ def start_flush(
             "maxTriggerDelay", f"{settings.flush_max_age_s}s"
         )
     writer = (
-        source.load(str(data_dir))
+        source.load()
         .writeStream.queryName("penstock-flush")
         .option("checkpointLocation", _new_checkpoint(data_dir))
         .foreachBatch(flush)
@@ -114,7 +121,7 @@ def java_lives() -> Iterator[None]:
 
 
 def claimed(
-    data_dir: Path, lake: LakeSettings, settings: FlushSettings
+    data_dir: Path, lake: LakeSettings, settings: FlushSettings, feed: Feed | None = None
 ) -> tuple[Flush, dict[Source, Position]]:
     """The only writer of the lake's tables from now on, and where it goes on."""
     positions: dict[Source, Position] = {}
@@ -124,7 +131,7 @@ def claimed(
             table = opened.table(name)
             epochs[name] = claim(table)
             positions |= read_positions(table)
-    return Flush(data_dir, lake, settings, epochs), positions
+    return Flush(data_dir, lake, settings, epochs, feed or DirectoryFeed(data_dir)), positions
 
 
 def _starting_offsets(positions: dict[Source, Position]) -> str:

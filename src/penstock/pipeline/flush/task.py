@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from penstock.lake.positions import Source
 from penstock.lake.rows import Origin, row_batches
 from penstock.lake.schemas import SHARING, signal_of, table_of
 from penstock.lake.writer import write_rows
@@ -26,12 +28,12 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from penstock.lake.files import WrittenFile
+    from penstock.lake.positions import Positions
     from penstock.lake.target import Target
     from penstock.model.bundle import Bundle
     from penstock.otel.signals import Signal
     from penstock.pipeline.flush.hashing import Hashes
-    from penstock.pipeline.segments import Segment, Segments
-    from penstock.segment import SegmentReader
+    from penstock.pipeline.segments import Bundles, Segment, Segments
 
 PIECE_BYTES: Final = 40 * 1024 * 1024
 """Rows of so many bytes in memory make a file, or one for each of their days."""
@@ -47,6 +49,8 @@ class Work:
     key: str
     """What the names of the files begin with."""
     source: Segments
+    begin: Positions
+    """What lies before is in the table; a segment may have some of it."""
     groups: tuple[tuple[Segment, ...], ...]
 
 
@@ -89,9 +93,16 @@ def write_group(work: Work, number: int) -> Written:
     pieces = _Pieces(work, number)
     for segment in work.groups[number]:
         for batch in _rows(work, segment, pieces.written.faults):
-            pieces.add(batch)
+            pieces.add(_new_rows(work, segment, batch))
     pieces.end()
     return pieces.written
+
+
+def _new_rows(work: Work, segment: Segment, rows: pa.RecordBatch) -> pa.RecordBatch:
+    at = work.begin.get(Source(segment.topic, segment.partition))
+    if at is None or segment.first_offset is None or segment.first_offset >= at.offset:
+        return rows
+    return rows.filter(pc.greater_equal(rows.column("_offset"), at.offset))
 
 
 class _Pieces:
@@ -190,7 +201,7 @@ def _one_by_one(
 
 
 def _bundles(
-    reader: SegmentReader, segment: Segment, problems: list[str]
+    reader: Bundles, segment: Segment, problems: list[str]
 ) -> Iterator[tuple[Bundle, Origin]]:
     for index in range(len(reader)):
         try:

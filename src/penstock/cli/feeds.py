@@ -1,0 +1,50 @@
+"""What the pipeline reads, as a command line names it."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING
+
+import click
+
+from penstock.model.errors import PenstockError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from penstock.pipeline.feeds import Feed
+    from penstock.server.config import Config
+
+
+@contextlib.contextmanager
+def installed(extra: str = "spark") -> Iterator[None]:
+    """One sentence where an import finds nothing."""
+    try:
+        yield
+    except ImportError as error:
+        name = (error.name or str(error)).partition(".")[0]
+        raise PenstockError(f"{name} is missing: pip install 'penstock[{extra}]'") from None
+
+
+def queue_feed(
+    config: Config, url: str, manifest_path: str, prefix: str, *, consumes: bool = True
+) -> Feed:
+    """The queue at a URL."""
+    with installed("objects"):
+        from penstock.pipeline.feeds import QueueFeed
+    return QueueFeed(
+        config.data_dir.absolute(),
+        url,
+        manifest_path=manifest_path,
+        data_path_prefix=prefix,
+        consumes=consumes,
+    )
+
+
+def archive_feed(config: Config, url: str, metadata: str | None, root: str) -> Feed:
+    """The archive whose objects and descriptors are at these URLs."""
+    if metadata is None:
+        raise click.UsageError("--archive needs --metadata")
+    with installed("objects"):
+        from penstock.pipeline.feeds import ArchiveFeed
+    return ArchiveFeed(config.data_dir.absolute(), url, metadata, root=root)

@@ -1,0 +1,151 @@
+"""The archive as a source: an object of it is a segment, numbered by its first offset."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+from penstock.archive.catalog import Catalog, catalogs
+from penstock.archive.format import decode_descriptor, encode_descriptor
+from penstock.archive.reader import read_object
+from penstock.model.errors import (
+    Damaged,
+    InvalidArgument,
+    ObjectMissing,
+    OffsetUnavailable,
+)
+from penstock.model.topics import Topic
+from penstock.pipeline.requests import RequestBundles
+from penstock.pipeline.segments import Chosen, Segment, State, signal_of_topic
+from penstock.storage.metadata import open_metadata
+from penstock.storage.objects import open_objects
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from penstock.archive.format import Descriptor
+    from penstock.pipeline.offsets import Position, Positions
+    from penstock.storage.metadata import Metadata
+    from penstock.storage.objects import ObjectStore
+
+_ATTEMPTS: Final = 3
+
+
+class ArchiveSegments:
+    """The objects that an archive has. Needs no lease: whoever reads may read beside its owner."""
+
+    def __init__(
+        self,
+        url: str,
+        options: Mapping[str, str],
+        metadata_url: str,
+        root: str,
+        chosen: Chosen | None = None,
+    ) -> None:
+        self._chosen = chosen or Chosen()
+        self._url = url
+        self._options = dict(options)
+        self._metadata_url = metadata_url
+        self._root = root
+
+    def since(self, positions: Positions) -> list[Segment]:
+        """Reads every descriptor."""
+        listed = asyncio.run(self._listed())
+        return [each for each in listed if not _is_before(each, positions)]
+
+    def open(self, segment: Segment) -> RequestBundles:
+        """Fetches the object, verifies every checksum, and decodes it."""
+        if segment.signal is None or segment.detail is None:
+            raise InvalidArgument(f"{segment.path} carries no signal")
+        descriptor = decode_descriptor(segment.detail.encode())
+        messages = asyncio.run(self._messages(segment, descriptor))
+        return RequestBundles.of_messages(
+            segment.path, segment.signal, messages, lost=descriptor.lost
+        )
+
+    def gone(self, key: str, start: Position, end_offset: int) -> Segment:
+        """Retention took it, or it was never archived."""
+        name, _, number = key.rpartition("/")
+        topic = Topic.parse(name)
+        problem = f"messages {start.offset} to {end_offset - 1} of {key} are not in the archive"
+        return Segment(
+            namespace=topic.namespace,
+            topic=name,
+            partition=int(number),
+            segment_seq=start.segment_seq,
+            path=key,
+            first_offset=start.offset,
+            end_offset=end_offset,
+            bytes=0,
+            bundles=0,
+            items=0,
+            sealed_at_ns=0,
+            signal=signal_of_topic(topic),
+            state=State.GONE,
+            problem=problem,
+        )
+
+    async def _listed(self) -> list[Segment]:
+        objects, metadata = self._stores()
+        try:
+            found = await catalogs(objects, metadata, root=self._root)
+            chosen = [each for each in found if self._chosen.has(each.topic)]
+            return [_segment(each, one) for each in chosen for one in await each.all()]
+        finally:
+            await objects.close()
+            await metadata.close()
+
+    async def _messages(self, segment: Segment, descriptor: Descriptor) -> list[tuple[int, bytes]]:
+        objects, metadata = self._stores()
+        topic = Topic.parse(segment.topic)
+        catalog = Catalog(objects, metadata, topic, segment.partition, root=self._root)
+        try:
+            return await _read(catalog, descriptor, segment)
+        finally:
+            await objects.close()
+            await metadata.close()
+
+    def _stores(self) -> tuple[ObjectStore, Metadata]:
+        return open_objects(self._url, self._options), open_metadata(self._metadata_url)
+
+
+async def _read(
+    catalog: Catalog, descriptor: Descriptor, segment: Segment
+) -> list[tuple[int, bytes]]:
+    """A read that brought damage is made again: it may not be the object's fault."""
+    for attempt in range(_ATTEMPTS):
+        try:
+            return [
+                (batch.first_offset + number, message)
+                async for batch in read_object(catalog, descriptor)
+                for number, message in enumerate(batch.messages)
+            ]
+        except ObjectMissing as error:
+            raise OffsetUnavailable(str(error), earliest=segment.end_offset or 0) from None
+        except Damaged as error:
+            if attempt + 1 == _ATTEMPTS:
+                raise Damaged(f"{segment.path}: {error}") from None
+    raise AssertionError
+
+
+def _segment(catalog: Catalog, descriptor: Descriptor) -> Segment:
+    return Segment(
+        namespace=catalog.topic.namespace,
+        topic=str(catalog.topic),
+        partition=catalog.partition,
+        segment_seq=descriptor.start_offset,
+        path=catalog.object_key(descriptor.object_id),
+        first_offset=descriptor.start_offset,
+        end_offset=descriptor.end_offset,
+        bytes=descriptor.size,
+        bundles=0,
+        items=0,
+        sealed_at_ns=0,
+        signal=signal_of_topic(catalog.topic),
+        detail=encode_descriptor(descriptor).decode(),
+    )
+
+
+def _is_before(segment: Segment, positions: Positions) -> bool:
+    at = positions.get(segment.key)
+    return at is not None and (segment.end_offset or 0) <= at.offset
