@@ -1,8 +1,9 @@
-"""Runs every benchmark and rewrites RESULTS.md beside it: `make bench`."""
+"""Runs benchmarks and writes their tables to RESULTS.md beside it: `make bench` runs all."""
 
 from __future__ import annotations
 
 import argparse
+import re
 import subprocess
 import sys
 import tempfile
@@ -14,14 +15,14 @@ from harness import HEADINGS, Row, Table, describe, interruptible
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-BENCHMARKS = ["log", "store", "otel", "ingest", "lake"]
+BENCHMARKS = ["log", "store", "otel", "ingest", "lake", "query", "objects"]
 FOLDER = Path(__file__).parent
 RESULTS = FOLDER / "RESULTS.md"
 
 INTRODUCTION = """\
 # Benchmark results
 
-{description}. Written by `make bench`.
+Written by `make bench`, or for some of them by `bench/run.py NAME …`.
 
 Baselines run in the same process of measurement, in turns with what they are compared with; each
 figure is the median of its rounds. A target is about the ratio where a baseline is named.
@@ -29,24 +30,33 @@ figure is the median of its rounds. A target is about the ratio where a baseline
 
 
 def main() -> None:
-    """Runs them one after the other, each in a process of its own."""
+    """Runs them one after the other, each in a process of its own; others keep their tables."""
     options = _parse()
     description = describe(options.quick, options.dir or Path(tempfile.gettempdir()))
     print(description)
+    sections = _sections(RESULTS.read_text(encoding="utf-8"))
     with interruptible():
-        sections = [_run(benchmark, options) for benchmark in BENCHMARKS]
-    head = INTRODUCTION.format(description=_capitalised(description))
-    RESULTS.write_text("\n".join([head, *sections]), encoding="utf-8")
+        for benchmark in options.names or BENCHMARKS:
+            sections[benchmark] = _run(benchmark, options, _capitalised(description))
+            kept = [sections[name] for name in BENCHMARKS if name in sections]
+            RESULTS.write_text("\n".join([INTRODUCTION, *kept]), encoding="utf-8")
+
+
+def _sections(page: str) -> dict[str, str]:
+    """The tables that are there, by the names of their benchmarks."""
+    parts = re.split(r"^(?=## )", page, flags=re.MULTILINE)[1:]
+    return {part.split()[1]: part.rstrip("\n") + "\n" for part in parts}
 
 
 def _parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, epilog="example: bench/run.py --quick")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(BENCHMARKS)}")
     parser.add_argument("--quick", action="store_true", help="less work, a minute each")
     parser.add_argument("--dir", type=Path, help="a folder on the disk to measure")
     return parser.parse_args()
 
 
-def _run(benchmark: str, options: argparse.Namespace) -> str:
+def _run(benchmark: str, options: argparse.Namespace, description: str) -> str:
     """Shows a benchmark's rows as they come; returns its section."""
     table = Table()
     table.begin(benchmark)
@@ -54,7 +64,7 @@ def _run(benchmark: str, options: argparse.Namespace) -> str:
     for row in _rows(benchmark, options):
         table.print(row)
         rows.append(row)
-    return f"## {benchmark}\n\n{_markdown(rows)}"
+    return f"## {benchmark}\n\n{description}.\n\n{_markdown(rows)}"
 
 
 def _rows(benchmark: str, options: argparse.Namespace) -> Iterator[Row]:
