@@ -314,6 +314,9 @@ def test_the_metrics_page_is_complete() -> None:
     """Every metric stands on its page with its type and labels."""
     known = {(name, "counter", "topic") for name in names.LOG_COUNTERS}
     known |= {(name, "histogram", "") for name in [*names.LOG_HISTOGRAMS, *names.STORE_HISTOGRAMS]}
+    known |= {(name, "histogram", "") for name in names.QUEUE_HISTOGRAMS}
+    known |= {(name, "counter", "queue") for name in names.QUEUE_COUNTERS}
+    known |= {(name, "gauge", "queue") for name in names.QUEUE_GAUGES}
     known |= {(name, "counter", "") for name in names.PIPELINE_COUNTERS}
     known |= {(name, "gauge", "") for name in names.PIPELINE_GAUGES}
     for kind, table in [("counter", names.STORE_COUNTERS), ("gauge", names.STORE_GAUGES)]:

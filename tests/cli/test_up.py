@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @pytest.fixture(autouse=True)
 def _settings(monkeypatch: pytest.MonkeyPatch) -> None:
     """Free ports, and batches that do not wait."""
-    for port in ("GRPC", "HTTP", "WEB"):
+    for port in ("GRPC", "HTTP", "FLIGHT", "WEB"):
         monkeypatch.setenv(f"PENSTOCK_LISTEN_{port}_PORT", "0")
     monkeypatch.setenv("PENSTOCK_SEGMENT_MAX_OPEN_DURATION", "500ms")
     monkeypatch.setenv("PENSTOCK_PIPELINE_FLUSH_MAX_AGE_SECS", "1")

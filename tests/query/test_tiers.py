@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import shutil
 from collections.abc import Callable
 from typing import Any
 
@@ -11,15 +12,17 @@ import pytest
 
 from penstock.otel import Signal
 from penstock.query.tiers import Tier
+from penstock.storage import DataDirectory
 from penstock.store.outside import acknowledge, read_delivered
 from tests.otel.samples import full_request
 from tests.pipeline.flush.helpers import Plain, logs
-from tests.pipeline.helpers import LOGS, METRICS, TRACES, Data, spans
+from tests.pipeline.helpers import LOGS, METRICS, TRACES, Data, spans, trace_id
 from tests.query.helpers import answer, cold, hot, named, names, values, warm
 from tests.simulation.calls import Call
 
 REQUESTS = [spans(number, number + 1) for number in range(0, 12, 2)]
 ALL = range(12)
+TRACE_1 = trace_id(1).hex()
 QUESTIONS = (
     "SELECT * EXCLUDE (_offset) FROM spans ORDER BY name",
     "SELECT service_name, count(*), min(time), max(duration_ns) FROM spans GROUP BY ALL",
@@ -186,3 +189,16 @@ def test_empty_data_directory_has_empty_tables(data: Data) -> None:
     """A question before the first request is no error."""
     for table in ("spans", "logs", "metrics", "otel_traces", "otel_metrics_sum"):
         assert values(data, f"FROM {table}") == []
+
+
+def test_data_directory_that_is_made_anew_is_another_one(data: Data) -> None:
+    """What was remembered of the files that had the same names is forgotten."""
+    for service in ("shop", "mail"):
+        shutil.rmtree(data.root)
+        DataDirectory(data.root).create()
+        cold(data, spans(1, service=service))
+        warm(data, spans(2, service=service))
+        with hot(data, spans(3, service=service)):
+            found = values(data, "SELECT DISTINCT service_name, count(*) FROM spans GROUP BY ALL")
+            trace = values(data, f"FROM spans SELECT count(*) WHERE trace_id = '{TRACE_1}'")
+        assert (found, trace) == ([(service, 3)], [(1,)])

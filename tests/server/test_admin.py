@@ -11,6 +11,7 @@ import pytest
 from penstock.server.admin import Admin
 from penstock.server.auth import Gate
 from penstock.server.config import Config
+from penstock.server.routing import Router
 from tests.server.asgi import call
 
 if TYPE_CHECKING:
@@ -46,8 +47,9 @@ class Child:
 
 def ask(method: str, path: str, *children: Child, tokens: Path | None = None) -> Answer:
     """What the web port says while the workers are these."""
-    admin = Admin(Config(), children, Gate(tokens))  # type: ignore[arg-type]
-    answer = asyncio.run(call(admin, method, path))
+    admin = Admin(Config(), children)  # type: ignore[arg-type]
+    router = Router(admin.routes(), Gate(tokens), Config().limits)
+    answer = asyncio.run(call(router, method, path))
     assert answer is not None
     return answer
 

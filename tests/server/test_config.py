@@ -56,6 +56,7 @@ SPECIAL: dict[str, tuple[Any, Any]] = {
     "retention.size_cap_sharing": ("fair", "fair"),
     "lake.warehouse": ("s3://lake/otel", "s3://lake/otel"),
     "lake.catalog": ("type=rest, uri=http://c:81", (("type", "rest"), ("uri", "http://c:81"))),
+    "lake.promoted": ("http.route, resource:host.name", ("http.route", "resource:host.name")),
     "pipeline.flush_max_mb": ("50", 50_000_000),
     "pipeline.flush_max_age_secs": ("90", 90.0),
     "logging.format": ("pretty", "pretty"),

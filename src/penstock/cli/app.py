@@ -13,6 +13,7 @@ import sys
 import click
 
 from penstock import __version__
+from penstock.cli.archive import archive
 from penstock.cli.demo import demo
 from penstock.cli.fsck import fsck
 from penstock.cli.inspect import inspect
@@ -20,7 +21,9 @@ from penstock.cli.load import load
 from penstock.cli.pipeline import pipeline
 from penstock.cli.pipeline_jobs import compact, expire, rollup
 from penstock.cli.query import query
+from penstock.cli.queue import queue
 from penstock.cli.serve import serve
+from penstock.cli.status import status
 from penstock.cli.subscribers import subscribers
 from penstock.cli.tail import tail
 from penstock.cli.topics import topics
@@ -36,7 +39,22 @@ def cli() -> None:
     """OpenTelemetry into the lakehouse without losing a span."""
 
 
-for command in (demo, fsck, inspect, load, pipeline, query, serve, subscribers, tail, topics, up):
+for command in (
+    archive,
+    demo,
+    fsck,
+    inspect,
+    load,
+    pipeline,
+    query,
+    queue,
+    serve,
+    status,
+    subscribers,
+    tail,
+    topics,
+    up,
+):
     cli.add_command(command)
 for command in (compact, rollup, expire):
     pipeline.add_command(command)

@@ -27,7 +27,7 @@ BATCH: Final = 100
 _PAUSE_S: Final = 0.1
 _TIMEOUT_S: Final = 5.0
 _STOP_S: Final = 60.0
-_PORTS: Final = ("grpc", "http", "web")
+_PORTS: Final = ("grpc", "http", "flight", "web")
 
 SpanId = tuple[bytes, bytes]
 

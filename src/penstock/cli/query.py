@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import click
 
 from penstock.cli.common import data_dir_option, existing_data_directory, print_table
-from penstock.cli.pipeline import lake_settings
 from penstock.cli.serve import config_option, read_config
 from penstock.model.errors import PenstockError
+from penstock.server.lakes import lake_settings
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -73,9 +73,9 @@ def _names(text: str) -> list[str]:
 
 def _explain(answer: Answer, seconds: float) -> None:
     for table, found in answer.tables.items():
-        files, rows = found.cold.files, sum(file.rows for file in found.cold.files)
-        parts = [f"cold {rows:,} rows in {len(files)} files"]
-        parts += [f"{tier} {fresh.num_rows:,} rows" for tier, fresh in found.fresh.items()]
-        took = ", ".join(f"{tier} {spent * 1000:.0f} ms" for tier, spent in found.seconds.items())
-        click.echo(f"{table}: {', '.join(parts)}; looked at in {took}", err=True)
+        click.echo(f"{table}:", err=True)
+        for tier, spent in found.seconds.items():
+            files = f" in {len(found.cold.files)} files" if tier == "cold" else ""
+            rows = f"{found.rows(tier):,} rows{files}"
+            click.echo(f"  {tier:4}  {rows}, looked at in {spent * 1000:.0f} ms", err=True)
     click.echo(f"{answer.rows.num_rows:,} rows in {seconds * 1000:.0f} ms", err=True)

@@ -7,10 +7,12 @@ asked for through pyiceberg.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sqlite3
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote, urlsplit
@@ -26,7 +28,13 @@ if TYPE_CHECKING:
     from penstock.lake.settings import LakeSettings
 
 CATALOG: Final = "catalog.db"
+MANIFESTS_KEPT: Final = 256
+LOCK_WAIT_S: Final = 5.0
+"""How long a catalog may be locked before it counts as unreadable."""
+_LOOKS: Final = 5
 _DELETED: Final = 2
+_CUT_BYTES: Final = 16
+"""Bounds of texts are cut there."""
 _MICROSECONDS: Final = struct.Struct("<q")
 
 
@@ -40,6 +48,10 @@ class ColdFile:
     day: date | None
     times_us: tuple[int, int] | None
     """The first and the last `time` in it; None where that is not known."""
+    namespace: str | None = None
+    """Of all its rows; None where they may have several."""
+    sequence: int = 0
+    """Of the commit that brought it: later ones have higher numbers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +72,39 @@ def glance(settings: LakeSettings, table: str) -> Glance:
     Damaged: its metadata cannot be read. Nothing is made or changed.
     """
     if settings.catalog:
-        return _through_pyiceberg(settings, table)
+        from penstock.lake.glance_catalog import glance_through_catalog
+
+        return glance_through_catalog(settings, table)
+    for _ in range(_LOOKS - 1):
+        with contextlib.suppress(FileNotFoundError):  # tidied up since the catalog was read
+            return _glance(settings, table)
+    try:
+        return _glance(settings, table)
+    except FileNotFoundError as error:
+        raise Damaged(f"the metadata of the table {table} cannot be read: {error}") from error
+
+
+def _glance(settings: LakeSettings, table: str) -> Glance:
     try:
         metadata = _metadata(settings, table)
-        return Glance(tuple(_files(metadata)), decode_positions(metadata.get("properties", {})))
-    except (OSError, ValueError, KeyError, StopIteration) as error:
+        files = _under(settings, table, metadata, _files(metadata))
+        return Glance(tuple(files), decode_positions(metadata.get("properties", {})))
+    except FileNotFoundError:
+        raise
+    except (OSError, ValueError, KeyError, StopIteration, EOFError, TypeError) as error:
         raise Damaged(f"the metadata of the table {table} cannot be read: {error}") from error
+
+
+def _under(
+    settings: LakeSettings, table: str, metadata: Mapping[str, Any], files: Iterator[ColdFile]
+) -> Iterator[ColdFile]:
+    """By the paths that the warehouse has now: it may have had another name."""
+    place = str(local_path(metadata.get("location", "")))
+    here = str(Path(settings.warehouse) / table)
+    for file in files:
+        if place != here and file.path.startswith(f"{place}/"):
+            file = replace(file, path=here + file.path[len(place) :])
+        yield file
 
 
 def glance_at_positions(settings: LakeSettings, table: str) -> Positions:
@@ -78,9 +117,16 @@ def glance_at_positions(settings: LakeSettings, table: str) -> Positions:
         raise Damaged(f"the metadata of the table {table} cannot be read: {error}") from error
 
 
+def forget() -> None:
+    """Reads every manifest again: for a lake whose files are changed by hand."""
+    _files_of.cache_clear()
+
+
 def _metadata(settings: LakeSettings, table: str) -> dict[str, Any]:
     location = _metadata_location(settings, table)
-    found: dict[str, Any] = {} if location is None else json.loads(_path(location).read_bytes())
+    found: dict[str, Any] = (
+        {} if location is None else json.loads(local_path(location).read_bytes())
+    )
     return found
 
 
@@ -94,7 +140,9 @@ def _metadata_location(settings: LakeSettings, table: str) -> str | None:
     )
     wanted = (settings.catalog_name, settings.namespace, table)
     try:
-        with sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True) as catalog:
+        with sqlite3.connect(
+            f"{path.absolute().as_uri()}?mode=ro", LOCK_WAIT_S, uri=True
+        ) as catalog:
             row = catalog.execute(query, wanted).fetchone()
         catalog.close()
     except sqlite3.Error as error:
@@ -107,55 +155,69 @@ def _files(metadata: Mapping[str, Any]) -> Iterator[ColdFile]:
     if current in (None, -1):
         return
     snapshot = next(s for s in metadata["snapshots"] if s["snapshot-id"] == current)
-    time_id = _time_id(metadata)
+    numbers = _field_numbers(metadata)
     for manifest in _records(snapshot["manifest-list"]):
-        for entry in _records(manifest["manifest_path"]):
-            if entry["status"] != _DELETED:
-                yield _file(entry["data_file"], time_id)
+        yield from _files_of(manifest["manifest_path"], manifest["sequence_number"], numbers)
 
 
-def _file(fields: Mapping[str, Any], time_id: int) -> ColdFile:
-    bounds = [
-        next((each["value"] for each in fields[name] or () if each["key"] == time_id), None)
-        for name in ("lower_bounds", "upper_bounds")
-    ]
-    first, last = bounds
-    times = None
-    if first is not None and last is not None:
-        times = (_MICROSECONDS.unpack(first)[0], _MICROSECONDS.unpack(last)[0])
-    day = next(iter(fields["partition"].values()), None)
-    path = str(_path(fields["file_path"]))
-    return ColdFile(path, fields["record_count"], fields["file_size_in_bytes"], day, times)
+@lru_cache(maxsize=MANIFESTS_KEPT)
+def _files_of(manifest: str, sequence: int, numbers: tuple[int, int]) -> tuple[ColdFile, ...]:
+    """Manifests never change, so those that were read are remembered."""
+    return tuple(
+        _file(entry["data_file"], entry["sequence_number"] or sequence, *numbers)
+        for entry in _records(manifest)
+        if entry["status"] != _DELETED
+    )
 
 
-def _time_id(metadata: Mapping[str, Any]) -> int:
+def _file(fields: Mapping[str, Any], sequence: int, time: int, namespace: int) -> ColdFile:
+    lower, upper = (fields[name] for name in ("lower_bounds", "upper_bounds"))
+    nulls = _bound(fields["null_value_counts"], namespace)
+    return ColdFile(
+        str(local_path(fields["file_path"])),
+        fields["record_count"],
+        fields["file_size_in_bytes"],
+        next(iter(fields["partition"].values()), None),
+        times_between(_bound(lower, time), _bound(upper, time)),
+        only_text(_bound(lower, namespace), _bound(upper, namespace), nulls),
+        sequence,
+    )
+
+
+def times_between(first: bytes | None, last: bytes | None) -> tuple[int, int] | None:
+    """Microseconds, from the bounds of a manifest; None where it has none."""
+    if first is None or last is None:
+        return None
+    return _MICROSECONDS.unpack(first)[0], _MICROSECONDS.unpack(last)[0]
+
+
+def only_text(lowest: bytes | None, highest: bytes | None, nulls: int | None) -> str | None:
+    """The value that a column has in every row; None where that is not certain."""
+    if lowest is None or lowest != highest or nulls != 0 or len(lowest) >= _CUT_BYTES:
+        return None
+    return lowest.decode()
+
+
+def _bound(values: list[dict[str, Any]] | None, number: int) -> Any:
+    return next((each["value"] for each in values or () if each["key"] == number), None)
+
+
+def _field_numbers(metadata: Mapping[str, Any]) -> tuple[int, int]:
+    """Those of `time` and `namespace`."""
     current = metadata["current-schema-id"]
     schema = next(s for s in metadata["schemas"] if s["schema-id"] == current)
-    return int(next(field["id"] for field in schema["fields"] if field["name"] == "time"))
+    numbers = {field["name"]: field["id"] for field in schema["fields"]}
+    return numbers["time"], numbers["namespace"]
 
 
 def _records(location: str) -> Iterator[dict[str, Any]]:
     import fastavro
 
-    with _path(location).open("rb") as file:
+    with local_path(location).open("rb") as file:
         yield from fastavro.reader(file)  # type: ignore[misc]  # records of our own tables
 
 
-def _path(location: str) -> Path:
+def local_path(location: str) -> Path:
+    """Where a file is that a manifest names."""
     parts = urlsplit(location)
     return Path(unquote(parts.path)) if parts.scheme == "file" else Path(location)
-
-
-def _through_pyiceberg(settings: LakeSettings, table: str) -> Glance:
-    from pyiceberg.exceptions import NoSuchTableError
-
-    from penstock.lake.catalog import open_catalog
-    from penstock.lake.files import live_files
-
-    catalog = open_catalog(settings)
-    try:
-        loaded = catalog.load_table((settings.namespace, table))
-    except NoSuchTableError:
-        return NOTHING
-    files = [ColdFile(f.path, f.rows, f.bytes, f.day, None) for f in live_files(loaded)]
-    return Glance(tuple(files), decode_positions(loaded.properties))

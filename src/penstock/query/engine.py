@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import contextlib
-import tempfile
-import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 import duckdb
 import pyarrow as pa
 
-from penstock.model.errors import InvalidArgument, QueryTooLarge, QueryTooSlow
-from penstock.query.relations import ROLLUPS, Relations
+from penstock.model.errors import Damaged, InvalidArgument, PenstockError, QueryTooLarge
+from penstock.query.database import connection_to
+from penstock.query.deadline import Deadline
+from penstock.query.relations import KNOWN, ROLLUPS, Relations, Scope
 from penstock.query.statements import checked, sentence
 from penstock.query.tiers import ALL
+from penstock.query.unreadable import MISSING, unreadable
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection, Sequence
     from pathlib import Path
 
     from duckdb import DuckDBPyConnection
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from penstock.lake.settings import LakeSettings
     from penstock.query.tiers import TableTiers, Tier
 
+ATTEMPTS: Final = 20
+"""Each is without the files that the one before could not read."""
 _BATCH_ROWS: Final = 100_000
 
 
@@ -56,62 +58,71 @@ def ask(
     *,
     tiers: Collection[Tier] = ALL,
     limits: QueryLimits | None = None,
+    namespaces: Collection[str] | None = None,
 ) -> Answer:
     """Answers one statement that reads. InvalidArgument says what is wrong with it.
 
     It sees everything that was acknowledged before it began, each row once. What could not be read
-    is named in the warnings.
+    is named in the warnings. With `namespaces` it sees the rows of these alone, in every table,
+    view and rollup; of none, where there are none.
     """
     limits = limits or QueryLimits()
-    with _connection(limits) as connection:
-        statement = checked(connection, sql)
-        relations = Relations(connection, data_dir, lake, tiers)
-        relations.make(statement)
-        _shut(connection, relations.paths)
-        rows = _run(connection, statement, limits)
-    return Answer(rows, relations.tables, list(dict.fromkeys(relations.warnings)))
+    seen = None if namespaces is None else frozenset(namespaces)
+    question = _Question(Scope(data_dir, lake, tiers, seen), sql, limits)
+    for _ in range(ATTEMPTS):
+        answer = question.answer()
+        if answer is not None:
+            return answer
+    raise Damaged(f"{ATTEMPTS} attempts failed, the last one at {question.problems[-1]}")
 
 
-@contextlib.contextmanager
-def _connection(limits: QueryLimits) -> Iterator[DuckDBPyConnection]:
-    with tempfile.TemporaryDirectory(prefix="penstock-query-") as spill:
-        config: dict[str, str | bool | int | float | list[str]] = {
-            "autoinstall_known_extensions": "false",
-            "autoload_known_extensions": "false",
-            "memory_limit": f"{limits.memory_bytes}B",
-            "temp_directory": spill,
-        }
-        connection = duckdb.connect(":memory:", config=config)
-        try:
-            connection.execute("SET TimeZone = 'UTC'")
-            connection.execute("SET python_enable_replacements = false")
-            yield connection
-        finally:
-            connection.close()
+class _Question:
+    """One statement, asked again without files that turn out to be unreadable."""
+
+    def __init__(self, scope: Scope, sql: str, limits: QueryLimits) -> None:
+        self._scope = scope
+        self._sql = sql
+        self._limits = limits
+        self._deadline = Deadline(limits.seconds)
+        self._gone: set[str] = set()
+        self.problems: list[str] = []
+
+    def answer(self) -> Answer | None:
+        """None: ask again, there is a file less."""
+        with connection_to(self._scope.lake, self._limits.memory_bytes) as connection:
+            statement = checked(connection, self._sql, KNOWN)
+            relations = Relations(connection, self._scope, statement)
+            try:
+                with self._deadline.of(connection):
+                    relations.make()
+                    rows = _within(_reader(connection, statement.sql), self._limits)
+            except (duckdb.Error, pa.ArrowException, OSError) as error:
+                self._deadline.check()
+                self._without(unreadable(error, relations.files), error)
+                return None
+        warnings = dict.fromkeys([*self.problems, *relations.warnings])
+        return Answer(rows, relations.tables, list(warnings))
+
+    def _without(self, problems: dict[str, str], error: Exception) -> None:
+        """Leaves files out. One that is gone may have been replaced: first it is looked again."""
+        if not problems:
+            raise _refused(error) from None
+        new = {path for path, reason in problems.items() if reason == MISSING} - self._gone
+        self._gone |= new
+        for path in problems.keys() - new:
+            self.problems.append(f"{path} is left out: {problems[path]}")
+        left_out = self._scope.left_out | (problems.keys() - new)
+        self._scope = replace(self._scope, left_out=left_out)
 
 
-def _shut(connection: DuckDBPyConnection, paths: list[str]) -> None:
-    """From now on it reads these files and no others, and writes none."""
-    connection.execute("SET allowed_paths = ?", [paths])
-    connection.execute("SET enable_external_access = false")
-    connection.execute("SET lock_configuration = true")
+def _reader(connection: DuckDBPyConnection, sql: str) -> pa.RecordBatchReader:
+    return connection.sql(sql).to_arrow_reader(_BATCH_ROWS)
 
 
-def _run(connection: DuckDBPyConnection, sql: str, limits: QueryLimits) -> pa.Table:
-    timer = threading.Timer(limits.seconds, connection.interrupt) if limits.seconds else None
-    if timer is not None:
-        timer.start()
-    try:
-        return _within(connection.sql(sql).to_arrow_reader(_BATCH_ROWS), limits)
-    except duckdb.InterruptException:
-        raise QueryTooSlow(f"the query took longer than {limits.seconds} s") from None
-    except duckdb.OutOfMemoryException as error:
-        raise QueryTooLarge(sentence(error)) from None
-    except duckdb.Error as error:
-        raise InvalidArgument(_explained(sentence(error))) from None
-    finally:
-        if timer is not None:
-            timer.cancel()
+def _refused(error: Exception) -> PenstockError:
+    if isinstance(error, duckdb.OutOfMemoryException):
+        return QueryTooLarge(sentence(error))
+    return InvalidArgument(_explained(sentence(error)))
 
 
 def _within(reader: pa.RecordBatchReader, limits: QueryLimits) -> pa.Table:
@@ -123,7 +134,19 @@ def _within(reader: pa.RecordBatchReader, limits: QueryLimits) -> pa.Table:
         if limits.bytes is not None and size > limits.bytes:
             raise QueryTooLarge(f"the answer has more than {limits.bytes} bytes; add a LIMIT")
         batches.append(batch)
-    return pa.Table.from_batches(batches, reader.schema)
+    rows = pa.Table.from_batches(batches, reader.schema)
+    return rows.rename_columns(_told_apart(rows.column_names))
+
+
+def _told_apart(names: Sequence[str]) -> list[str]:
+    """Names that were given twice get a number: most formats know a column by its name."""
+    found: list[str] = []
+    for name in names:
+        number, new = 1, name
+        while new in found or (new != name and new in names):
+            new, number = f"{name}_{number}", number + 1
+        found.append(new)
+    return found
 
 
 def _explained(text: str) -> str:

@@ -2,80 +2,132 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from penstock.lake.dialects import DUCKDB
 from penstock.lake.glance import glance
 from penstock.lake.schemas import TABLES
 from penstock.lake.views import view_queries
+from penstock.query.cold import cold_sources
+from penstock.query.columns import columns_in
+from penstock.query.conditions import wanted
+from penstock.query.dialect import macros_in
+from penstock.query.doubles import DOUBLES
+from penstock.query.pieces import LARGE
+from penstock.query.pruning import chosen, conditions_on, pruned
 from penstock.query.repeats import without_repeats
-from penstock.query.statements import tables_in
-from penstock.query.tiers import look
+from penstock.query.tiers import Asked, Tier, look
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Mapping, Sequence
     from pathlib import Path
 
     from duckdb import DuckDBPyConnection
 
     from penstock.lake.glance import ColdFile
     from penstock.lake.settings import LakeSettings
-    from penstock.query.tiers import TableTiers, Tier
+    from penstock.query.statements import Statement
+    from penstock.query.tiers import TableTiers
 
 ROLLUPS: Final = ("service_red_1m", "service_edges_1h", "traces")
 """Tables that the lake alone has."""
 _VIEWS: Final = {table: view_queries(DUCKDB, [table]) for table in TABLES}
+KNOWN: Final = frozenset(
+    {*TABLES, *ROLLUPS, *(view for views in _VIEWS.values() for view in views)}
+)
+"""Everything that can be asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Where a query looks, and what it may see."""
+
+    data_dir: Path
+    lake: LakeSettings
+    tiers: Collection[Tier]
+    namespaces: frozenset[str] | None
+    left_out: frozenset[str] = frozenset()
+    """Files of the lake that cannot be read."""
 
 
 class Relations:
     """Makes only what is asked for: looking at a table costs more than most queries."""
 
-    def __init__(
-        self,
-        connection: DuckDBPyConnection,
-        data_dir: Path,
-        lake: LakeSettings,
-        tiers: Collection[Tier],
-    ) -> None:
+    def __init__(self, connection: DuckDBPyConnection, scope: Scope, statement: Statement) -> None:
         self._connection = connection
-        self._data_dir = data_dir
-        self._lake = lake
-        self._tiers = tiers
+        self._scope = scope
+        self._statement = statement
         self.tables: dict[str, TableTiers] = {}
-        self.paths: list[str] = []
-        """The files that they read."""
+        self.files: dict[str, ColdFile] = {}
+        """Those that they read, by their paths."""
         self.warnings: list[str] = []
 
-    def make(self, sql: str) -> None:
-        """What the statement may be speaking of."""
+    def make(self) -> None:
+        """What the statement reads, and the functions that it calls."""
+        for macro in macros_in(self._statement.tree):
+            self._connection.execute(macro)
         for table, views in _VIEWS.items():
-            named = tables_in(sql, {table, *views})
+            named = self._statement.tables & {table, *views}
             if named:
-                self._make_table(table)
-            for view in sorted(named - {table}):
-                self._connection.execute(f"CREATE VIEW {view} AS {views[view]}")
-        for table in tables_in(sql, ROLLUPS):
+                self._make_table(table, {view: views[view] for view in sorted(named - {table})})
+        for table in sorted(self._statement.tables.intersection(ROLLUPS)):
             self._make_rollup(table)
 
-    def _make_table(self, table: str) -> None:
-        found = look(self._data_dir, self._lake, table, self._tiers, self.warnings.append)
+    def _make_table(self, table: str, views: Mapping[str, str]) -> None:
+        tree, scope = self._statement.tree, self._scope
+        columns = columns_in(tree, frozenset(TABLES[table].names), views)
+        limits = wanted(self._connection, tree, conditions_on(table))
+        slim = not columns & LARGE
+        asked = Asked(table, scope.tiers, scope.namespaces, slim, limits.trace_ids)
+        found = look(scope.data_dir, scope.lake, asked, self.warnings.append)
         self.tables[table] = found
-        self._connection.register(f"fresh_{table}", without_repeats(table, found))
-        columns = ", ".join(f'"{name}"' for name in TABLES[table].names)
-        sources = [f"fresh_{table}"]
-        if found.cold.files:
-            sources.insert(0, self._parquet(found.cold.files))
-        parts = [f"SELECT {columns} FROM {source}" for source in sources]  # noqa: S608 - our own
-        self._connection.execute(f"CREATE VIEW {table} AS {' UNION ALL '.join(parts)}")
+        files = self._readable(pruned(found.cold.files, limits))
+        found.cold = replace(found.cold, files=tuple(files))
+        pieces = [piece for tier in (Tier.WARM, Tier.HOT) for piece in found.fresh.get(tier, ())]
+        fresh = chosen(without_repeats(self._connection, pieces, files), limits)
+        shape = f"columns of {table}"  # no name that a statement could have
+        self._connection.register(shape, TABLES[table].empty_table())
+        sources = [_selected(table, f'"{shape}"')]
+        doubles = DOUBLES.rows(self._connection, files) if table == "spans" else {}
+        sources += [_selected(table, source) for source in self._cold(table, files, doubles)]
+        if fresh is not None:
+            self._connection.register(f"fresh rows of {table}", fresh)
+            sources.append(_selected(table, f'"fresh rows of {table}"', fresh.column_names))
+        self._create(table, " UNION ALL ".join(sources))
+        for view, query in views.items():
+            self._create(view, query)
 
     def _make_rollup(self, table: str) -> None:
-        """One that was never made is left out: the statement may mean something else."""
-        files = glance(self._lake, table).files
+        """One that was never made is left out: the statement says so when it is run."""
+        files = self._readable(glance(self._scope.lake, table).files)
         if files:
-            self._connection.execute(f"CREATE VIEW {table} AS FROM {self._parquet(files)}")
+            parts = [f"FROM {source}" for source in self._cold(table, files)]
+            self._create(table, " UNION ALL BY NAME ".join(parts))
 
-    def _parquet(self, files: Sequence[ColdFile]) -> str:
-        paths = [file.path for file in files]
-        self.paths += paths
-        listed = ", ".join("'" + path.replace("'", "''") + "'" for path in paths)
-        return f"read_parquet([{listed}], union_by_name = true, hive_partitioning = false)"
+    def _create(self, name: str, query: str) -> None:
+        self._connection.execute(f"CREATE TEMP VIEW {name} AS {query}")
+
+    def _readable(self, files: Sequence[ColdFile]) -> list[ColdFile]:
+        left = [file for file in files if file.path not in self._scope.left_out]
+        self.files |= {file.path: file for file in left}
+        return left
+
+    def _cold(
+        self,
+        table: str,
+        files: Sequence[ColdFile],
+        doubles: Mapping[str, Collection[int]] = MappingProxyType({}),
+    ) -> list[str]:
+        namespaces = self._scope.namespaces
+        return cold_sources(self._connection, table, files, namespaces, doubles)
+
+
+def _selected(table: str, source: str, present: Collection[str] | None = None) -> str:
+    """All columns of the table, null where the source has none."""
+    columns = ", ".join(
+        f'"{name}"' if present is None or name in present else f'NULL AS "{name}"'
+        for name in TABLES[table].names
+    )
+    return f"SELECT {columns} FROM {source}"  # noqa: S608 - our own names

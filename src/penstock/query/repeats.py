@@ -1,57 +1,119 @@
 """Leaves out of the fresh rows what an older tier has: cold before warm, warm before hot.
 
 A span that was sent again has the time that it had, so only files of the lake that overlap the
-times of the fresh rows can hold it.
+times of the fresh rows can hold it, and only rows of these times.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import threading
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
-from penstock.lake.schemas import TABLES
 from penstock.pipeline.flush.identity import SPAN_IDENTITY, has_name, identities, repeated
 from penstock.pipeline.flush.window import Window
-from penstock.query.tiers import Tier
+from penstock.query.files import listed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Sequence
+
+    from duckdb import DuckDBPyConnection
 
     from penstock.lake.glance import ColdFile
-    from penstock.query.tiers import TableTiers
+    from penstock.query.pieces import Piece
+
+_FEW_ROWS: Final = 5000
+_lock: Final = threading.Lock()
+_last: Final[dict[tuple[str, bool, int], tuple[tuple[Piece, ...], int, pa.Table]]] = {}
+"""Of each table: from which pieces the rows were put together last, and what became of them."""
 
 
-def without_repeats(table: str, found: TableTiers) -> pa.Table:
-    """The fresh rows, each once, and none that the lake has. Spans only are looked for there."""
-    tiers = [found.fresh[tier] for tier in (Tier.WARM, Tier.HOT) if tier in found.fresh]
-    rows = pa.concat_tables([TABLES[table].empty_table(), *tiers])
-    if not rows.num_rows:
-        return rows
-    keys = identities(table, rows)
-    unwanted = repeated(table, rows, keys)
-    if table == "spans":
-        unwanted |= _in_lake(rows, found, keys)
+def without_repeats(
+    connection: DuckDBPyConnection, pieces: Sequence[Piece], files: Sequence[ColdFile]
+) -> pa.Table | None:
+    """The rows of the pieces, each once, and none that is in the files; None: there are none.
+
+    Earlier pieces come first. Spans only are looked for in the files.
+    """
+    pieces = tuple(piece for piece in pieces if piece.rows.num_rows)
+    if not pieces:
+        return None
+    if pieces[0].table == "spans" and files:
+        compare(connection, pieces, files)
+    return _put_together(pieces, bool(files))
+
+
+def _put_together(pieces: tuple[Piece, ...], in_lake: bool) -> pa.Table:
+    if sum(piece.rows.num_rows for piece in pieces) < _FEW_ROWS:
+        return _once(pieces, in_lake)  # not at the cost of forgetting many
+    known = sum(int(piece.in_lake.sum()) for piece in pieces) if in_lake else -1
+    name = (pieces[0].table, in_lake, pieces[0].rows.num_columns)
+    with _lock:
+        last = _last.get(name)
+    if last is not None and last[1] == known and _are_same(last[0], pieces):
+        return last[2]
+    rows = _once(pieces, in_lake)
+    with _lock:
+        _last[name] = (pieces, known, rows)
+    return rows
+
+
+def _are_same(some: tuple[Piece, ...], others: tuple[Piece, ...]) -> bool:
+    return len(some) == len(others) and all(a is b for a, b in zip(some, others, strict=True))
+
+
+def _once(pieces: tuple[Piece, ...], in_lake: bool) -> pa.Table:
+    common = [
+        name
+        for name in pieces[0].rows.column_names
+        if all(name in piece.rows.column_names for piece in pieces)
+    ]
+    rows = pa.concat_tables([piece.rows.select(common) for piece in pieces])
+    keys = np.concatenate([piece.keys for piece in pieces])
+    unwanted = repeated(pieces[0].table, rows, keys)
+    if in_lake:
+        unwanted |= np.concatenate([piece.in_lake for piece in pieces])
     return rows.filter(pa.array(~unwanted)) if unwanted.any() else rows
 
 
-def _in_lake(rows: pa.Table, found: TableTiers, keys: np.ndarray) -> np.ndarray:
-    known = np.zeros(len(keys), bool)
-    for file in _overlapping(rows, found.cold.files):
-        cold = pq.read_table(file.path, columns=list(SPAN_IDENTITY), partitioning=None)
+def compare(
+    connection: DuckDBPyConnection, pieces: Sequence[Piece], files: Sequence[ColdFile]
+) -> None:
+    """Finds the rows of the pieces that are in the files, of those that were not looked at yet."""
+    for piece in pieces:
+        new = [file for file in _overlapping(piece, files) if file.path not in piece.compared]
+        if not new:
+            continue
+        cold = _identified(connection, new, piece)
         window = Window.without_end()
         window.add(identities("spans", cold.filter(pa.array(has_name("spans", cold)))), 0.0)
-        known |= window.knows(keys)
-    return known
+        found = window.knows(piece.keys)
+        with _lock:
+            # Invariant: whoever finds a file in `compared` finds its rows in `in_lake`.
+            piece.in_lake = piece.in_lake | found
+            piece.compared |= {file.path for file in new}
 
 
-def _overlapping(rows: pa.Table, files: tuple[ColdFile, ...]) -> Iterator[ColdFile]:
-    times = pc.min_max(rows["time"].cast(pa.int64())).as_py()
-    first, last = times["min"], times["max"]
-    for file in files:
-        times_us = file.times_us
-        if times_us is None or first is None or (times_us[0] <= last and first <= times_us[1]):
-            yield file
+def _identified(
+    connection: DuckDBPyConnection, files: Sequence[ColdFile], piece: Piece
+) -> pa.Table:
+    """The identifying columns of the rows that can be the piece's too."""
+    columns = ", ".join(SPAN_IDENTITY)
+    sql = f"SELECT {columns} FROM {listed(files)}"  # noqa: S608 - our own names
+    if piece.times_us is not None:
+        first, last = piece.times_us
+        sql += f" WHERE time BETWEEN make_timestamptz({first}) AND make_timestamptz({last})"
+    return connection.sql(sql).to_arrow_table()
+
+
+def _overlapping(piece: Piece, files: Sequence[ColdFile]) -> list[ColdFile]:
+    if piece.times_us is None:
+        return list(files)
+    first, last = piece.times_us
+    return [
+        file
+        for file in files
+        if file.times_us is None or (file.times_us[0] <= last and first <= file.times_us[1])
+    ]

@@ -11,20 +11,19 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
 from penstock.lake.glance import NOTHING, Glance, glance, glance_at_positions
 from penstock.lake.positions import Source
 from penstock.lake.schemas import TABLES, signal_of
 from penstock.model.errors import Damaged
-from penstock.pipeline.segments import DirectorySegments, State
-from penstock.query.hot import hot_rows
-from penstock.query.warm import open_segment, warm_rows
+from penstock.pipeline.segments import DirectorySegments, State, is_in_lake
+from penstock.query.opening import open_segment
+from penstock.query.pieces import Piece
+from penstock.query.segments import WarmSegment
+from penstock.query.tails import TAILS, from_offset
 from penstock.storage import DataDirectory
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable
+    from collections.abc import Callable, Collection, Iterable, Iterator
     from pathlib import Path
 
     from penstock.lake.positions import Positions
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
     from penstock.otel.signals import Signal
     from penstock.pipeline.segments import Segment
     from penstock.segment import SegmentReader
+    from penstock.storage import Partition
 
 
 class Tier(enum.StrEnum):
@@ -48,50 +48,68 @@ class Tier(enum.StrEnum):
 ALL: Final = frozenset(Tier)
 
 
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What of a table is to be found."""
+
+    table: str
+    tiers: Collection[Tier] = ALL
+    namespaces: frozenset[str] | None = None
+    """Fresh rows are those of these alone; files of the lake may have others."""
+    slim: bool = False
+    """Fresh rows may lack the large columns."""
+    trace_ids: frozenset[str] | None = None
+    """Fresh rows of other traces may be left out."""
+
+
 @dataclass(slots=True)
 class TableTiers:
     """What a table consists of."""
 
     cold: Glance
-    fresh: dict[Tier, pa.Table]
+    fresh: dict[Tier, list[Piece]]
     """The rows of the other tiers."""
+    segments: list[Segment] = field(default_factory=list)
+    """Those of the warm tier, in the order of its pieces."""
     seconds: dict[Tier, float] = field(default_factory=dict)
+
+    def rows(self, tier: Tier) -> int:
+        """How many a tier has."""
+        if tier is Tier.COLD:
+            return sum(file.rows for file in self.cold.files)
+        return sum(piece.rows.num_rows for piece in self.fresh.get(tier, ()))
 
 
 def look(
-    data_dir: Path,
-    lake: LakeSettings,
-    table: str,
-    tiers: Collection[Tier],
-    warn: Callable[[str], None],
+    data_dir: Path, lake: LakeSettings, asked: Asked, warn: Callable[[str], None]
 ) -> TableTiers:
     """The tiers of a table; those that are not asked for are empty.
 
     What cannot be read is left out, with a warning that names it.
     """
-    looking = _Look(data_dir, lake, table, warn)
+    looking = _Look(data_dir, lake, asked, warn)
     found = TableTiers(NOTHING, {})
-    hot = warm = None
+    hot: list[Piece] = []
     started = time.perf_counter()
-    if Tier.HOT in tiers:
+    if Tier.HOT in asked.tiers:
         hot = looking.hot()
         found.seconds[Tier.HOT] = time.perf_counter() - started
     segments = looking.segments()
     started = time.perf_counter()
     # Positions are needed for the others, even if the rows of the lake are not asked for.
-    at_once = _cold(lake, table, warn)
+    at_once = _cold(lake, asked.table, warn)
     found.seconds[Tier.COLD] = time.perf_counter() - started
-    if Tier.COLD in tiers:
+    if Tier.COLD in asked.tiers:
         found.cold = at_once
     started = time.perf_counter()
-    beyond = [(each, reader) for each, reader in segments if _is_beyond(each, at_once)]
-    if Tier.WARM in tiers:
-        warm = [batch for each in beyond for batch in looking.warm(*each)]
-        found.fresh[Tier.WARM] = pa.Table.from_batches(warm, TABLES[table])
+    if Tier.WARM in asked.tiers:
+        beyond = [each for each in segments if not _is_cold(each[0], at_once)]
+        found.segments = [segment for segment, _ in beyond]
+        found.fresh[Tier.WARM] = [looking.warm(*each) for each in beyond]
         found.seconds[Tier.WARM] = time.perf_counter() - started
-    if hot is not None:
+    if Tier.HOT in asked.tiers:
         ends = _ends(at_once.positions, (each for each, _ in segments))
-        found.fresh[Tier.HOT] = _from_offsets(pa.Table.from_batches(hot, TABLES[table]), ends)
+        found.fresh[Tier.HOT] = [_unsealed(piece, ends) for piece in hot]
     return found
 
 
@@ -99,30 +117,37 @@ class _Look:
     """One look at what a data directory has of a table."""
 
     def __init__(
-        self, data_dir: Path, lake: LakeSettings, table: str, warn: Callable[[str], None]
+        self, data_dir: Path, lake: LakeSettings, asked: Asked, warn: Callable[[str], None]
     ) -> None:
         self._lake = lake
-        self._table = table
-        self._signal: Signal = signal_of(table)
+        self._asked = asked
+        self._signal: Signal = signal_of(asked.table)
         self._directory = DataDirectory(data_dir)
-        self._source = DirectorySegments(data_dir, topics=frozenset({self._signal.value}))
+        topics = frozenset({self._signal.value})
+        self._source = DirectorySegments(data_dir, topics=topics, namespaces=asked.namespaces)
         self._warn = warn
 
-    def hot(self) -> list[pa.RecordBatch]:
+    def hot(self) -> list[Piece]:
         # What was sealed a moment ago is still sealed, so there is no need to decode it.
-        known = _quietly(lambda: glance_at_positions(self._lake, self._table))
+        known = _quietly(lambda: glance_at_positions(self._lake, self._asked.table))
         sealed = _ends(known or {}, self._source.since({}))
         return [
-            batch
-            for partition in self._directory.partitions()
-            if partition.topic.name == self._signal.value
-            for batch in hot_rows(
+            piece
+            for partition in self._partitions()
+            for piece in TAILS.pieces(
                 partition,
                 self._signal,
                 sealed.get(Source(str(partition.topic), partition.number), 0),
                 self._warn,
             )
         ]
+
+    def _partitions(self) -> Iterator[Partition]:
+        chosen = self._asked.namespaces
+        for partition in self._directory.partitions():
+            topic = partition.topic
+            if topic.name == self._signal.value and (chosen is None or topic.namespace in chosen):
+                yield partition
 
     def segments(self) -> list[tuple[Segment, SegmentReader | None]]:
         """With their readers: what is open can be read though it is deleted."""
@@ -131,12 +156,16 @@ class _Look:
             for segment in self._source.since({})
         ]
 
-    def warm(self, segment: Segment, reader: SegmentReader | None) -> list[pa.RecordBatch]:
+    def warm(self, segment: Segment, reader: SegmentReader | None) -> Piece:
         if segment.state is not State.SEALED:
             self._warn(segment.problem or f"{segment.path} is {segment.state}")
+        table = self._asked.table
         if reader is None:
-            return []
-        return warm_rows(segment, reader, self._signal, self._warn)
+            return Piece(table, TABLES[table].empty_table())
+        piece = WarmSegment(table, self._signal, segment, reader).piece(self._asked)
+        for warning in piece.warnings:
+            self._warn(warning)
+        return piece
 
 
 def _cold(lake: LakeSettings, table: str, warn: Callable[[str], None]) -> Glance:
@@ -147,9 +176,8 @@ def _cold(lake: LakeSettings, table: str, warn: Callable[[str], None]) -> Glance
         return NOTHING
 
 
-def _is_beyond(segment: Segment, cold: Glance) -> bool:
-    at = cold.positions.get(Source(segment.topic, segment.partition))
-    return at is None or segment.segment_seq > at.segment_seq
+def _is_cold(segment: Segment, cold: Glance) -> bool:
+    return is_in_lake(segment, cold.positions.get(Source(segment.topic, segment.partition)))
 
 
 def _quietly(positions: Callable[[], Positions]) -> Positions | None:
@@ -168,12 +196,9 @@ def _ends(positions: Positions, segments: Iterable[Segment]) -> dict[Source, int
     return ends
 
 
-def _from_offsets(rows: pa.Table, ends: dict[Source, int]) -> pa.Table:
+def _unsealed(piece: Piece, ends: dict[Source, int]) -> Piece:
     """Without the rows of messages that another tier has."""
-    for source, end in ends.items():
-        other = pc.or_(
-            pc.not_equal(rows["_topic"], source.topic),
-            pc.not_equal(rows["_partition"], source.partition),
-        )
-        rows = rows.filter(pc.or_(other, pc.greater_equal(rows["_offset"], end)))
-    return rows
+    if not piece.rows.num_rows:
+        return piece
+    topic, partition = (piece.rows[name][0].as_py() for name in ("_topic", "_partition"))
+    return from_offset(piece, ends.get(Source(topic, partition), 0))

@@ -21,6 +21,7 @@ from penstock.model.topics import encode_part
 from penstock.server.refusals import Cause, Refusal
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
 _LOG = logging.getLogger(__name__)
@@ -47,6 +48,12 @@ class Token:
             return asked
         raise Refusal(Cause.FORBIDDEN, f"the token may not use the namespace {asked[:80]!r}")
 
+    def readable(self, asked: str | None) -> frozenset[str] | None:
+        """The namespaces whose rows it may see, or the one that is asked for; None: all."""
+        if asked:
+            return frozenset({self.namespace(asked)})
+        return None if ANY in self.namespaces else frozenset(self.namespaces)
+
 
 class Gate:
     """Lets requests in, or not."""
@@ -66,15 +73,25 @@ class Gate:
 
     def admit(self, authorization: str | None, namespace: str | None) -> str:
         """The namespace that the request may use; Refusal where it may use none."""
+        token = self._token(authorization)
+        return (namespace or DEFAULT_NAMESPACE) if token is None else token.namespace(namespace)
+
+    def readable(self, authorization: str | None, namespace: str | None) -> frozenset[str] | None:
+        """The namespaces whose rows a reader may see; None: all. Refusal where it may none."""
+        token = self._token(authorization) or Token(b"", (ANY,))
+        return token.readable(namespace)
+
+    def _token(self, authorization: str | None) -> Token | None:
+        """None where no token is needed."""
         if self._path is None:
-            return namespace or DEFAULT_NAMESPACE
+            return None
         scheme, _, secret = (authorization or "").partition(" ")
         if scheme.lower() != "bearer" or not secret:
             raise Refusal(Cause.UNAUTHENTICATED, "a bearer token is needed")
         token = self._find(secret.strip())
         if token is None:
             raise Refusal(Cause.UNAUTHENTICATED, "the bearer token is not known")
-        return token.namespace(namespace)
+        return token
 
     def refresh(self) -> None:
         """Reads the file again if it has changed; a missing or broken one changes nothing."""
@@ -99,6 +116,15 @@ class Gate:
             if hmac.compare_digest(token.digest, digest):
                 found = token
         return found
+
+
+def namespace_of(headers: Mapping[str, str]) -> str | None:
+    """What the header says. Headers are bytes, read as Latin-1; a namespace in them is UTF-8."""
+    header = headers.get(NAMESPACE_HEADER)
+    try:
+        return None if header is None else header.encode("latin-1").decode()
+    except UnicodeDecodeError:
+        raise Refusal(Cause.INVALID, f"{NAMESPACE_HEADER} is not UTF-8") from None
 
 
 def read_tokens(path: Path) -> tuple[Token, ...]:

@@ -1,4 +1,4 @@
-"""The supervisor's side of one worker: its process, and the questions it is asked."""
+"""The supervisor's side of a process: one that receives, or the one of the Flight port."""
 
 from __future__ import annotations
 
@@ -22,6 +22,9 @@ _LAST_WORDS_S: Final = 0.2
 class Child:
     """A worker process."""
 
+    module = "penstock.server.worker"
+    kind = "worker"
+
     def __init__(self, config: Config, number: int, grpc_port: int, http_port: int) -> None:
         self.number = number
         self._orders = {
@@ -41,7 +44,7 @@ class Child:
         self._process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
-            "penstock.server.worker",
+            self.module,
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             limit=_LINE_BYTES,
@@ -103,3 +106,14 @@ class Child:
         assert self._process is not None
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps(document).encode() + b"\n")
+
+
+class FlightChild(Child):
+    """The process of the Flight port. It answers no questions of ours."""
+
+    module = "penstock.server.flight_process"
+    kind = "Flight process"
+
+    def __init__(self, config: Config, port: int) -> None:
+        super().__init__(config, 0, 0, 0)
+        self._orders = {"config": configuration.document(config), "flight_port": port}

@@ -262,7 +262,9 @@ class Lake:
     )
     namespace: str = _key("otel", TEXT, "the Iceberg namespace of the tables")
     promoted: tuple[str, ...] = _key(
-        (), TEXTS, "attributes with columns of their own: [resource:]key[:string|int|double|bool]"
+        (),
+        TEXTS,
+        "attributes with columns of their own: [resource:]key[:string], or int, double, bool",
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import logging
 from concurrent.futures import ThreadPoolExecutor
@@ -11,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from penstock.model.errors import InvalidArgument
 from penstock.otel.signals import Signal
-from penstock.server.auth import NAMESPACE_HEADER
+from penstock.server.auth import namespace_of
+from penstock.server.bodies import Body, ClientGone
 from penstock.server.compression import decompress
 from penstock.server.refusals import Cause, Refusal, as_json, refusal_for
 
@@ -57,12 +57,12 @@ class OtlpHttp:
         body = Body(receive)
         try:
             answer = await self._answer(scope, body, headers, kind)
-        except _Gone:
+        except ClientGone:
             return
         except Exception as error:  # noqa: BLE001 - whatever it was, the client must hear of it
             refusal = refusal_for(error)
             if refusal.cause is not Cause.TOO_SLOW:
-                await self._throw_away_the_rest(body)
+                await body.throw_away(self._limits.request, self._limits.timeout)
             await refuse(send, refusal, kind, close=not body.ended)
         else:
             await _send(send, 200, kind, answer)
@@ -73,17 +73,16 @@ class OtlpHttp:
             raise Refusal(Cause.NOT_FOUND, f"nothing is at {scope['path']}")
         if scope["method"] != "POST":
             raise Refusal(Cause.WRONG_METHOD, f"{scope['method']} is not POST")
-        namespace = self._gate.admit(
-            headers.get("authorization"), _as_utf8(headers.get(NAMESPACE_HEADER))
-        )
+        namespace = self._gate.admit(headers.get("authorization"), namespace_of(headers))
         if kind not in (PROTOBUF, JSON):
             raise Refusal(Cause.UNSUPPORTED, f"{kind!r} is neither {PROTOBUF} nor {JSON}")
+        limits = self._limits
         with self._admission.hold() as grow:
-            data = await self._read(body, headers, grow)
+            data = await body.within(headers, limits.request, limits.timeout, grow)
             encoding = headers.get("content-encoding", "")
             if encoding:
                 size = len(data)
-                data = await _aside(decompress, data, encoding, self._limits.decompressed)
+                data = await _aside(decompress, data, encoding, limits.decompressed)
                 grow(max(0, len(data) - size))
             if kind == JSON:
                 data = await _aside(self._from_json, signal, data)
@@ -91,14 +90,6 @@ class OtlpHttp:
         if kind == PROTOBUF:
             return signal.response(accepted.rejected, accepted.message)
         return _json_response(signal, accepted.rejected, accepted.message)
-
-    async def _throw_away_the_rest(self, body: Body) -> None:
-        """So that the client sees the answer and not a reset; a longer or slower rest is cut."""
-        left = self._limits.request
-        with contextlib.suppress(TimeoutError, _Gone):
-            async with asyncio.timeout(self._limits.timeout):
-                while left > 0 and not body.ended:
-                    left -= len(await body.piece())
 
     def _from_json(self, signal: Signal, data: bytes) -> bytes:
         from penstock.otel.from_json import request_from_json
@@ -108,66 +99,10 @@ class OtlpHttp:
         except InvalidArgument as error:
             raise Refusal(Cause.INVALID, str(error)) from None
 
-    async def _read(
-        self, body: Body, headers: dict[str, str], grow: Callable[[int], None]
-    ) -> bytes:
-        """The whole body, in time and within its bound."""
-        most = self._limits.request
-        length = headers.get("content-length", "")
-        if length.isdigit() and int(length) > most:
-            raise Refusal(Cause.TOO_LARGE, f"a body of {length} bytes; the most is {most}")
-        try:
-            async with asyncio.timeout(self._limits.timeout):
-                return await body.whole(most, grow)
-        except TimeoutError:
-            raise Refusal(Cause.TOO_SLOW, "the body did not arrive in time") from None
-
 
 def kind_of(content_type: str) -> str:
     """Without its parameters."""
     return content_type.partition(";")[0].strip().lower()
-
-
-class _Gone(Exception):
-    """The client has gone; there is nobody to answer."""
-
-
-class Body:
-    """A request's body, as it arrives."""
-
-    def __init__(self, receive: Receive) -> None:
-        self._receive = receive
-        self.ended = False
-
-    async def piece(self) -> bytes:
-        """What comes next; not to be asked for after the end."""
-        message = await self._receive()
-        if message["type"] == "http.disconnect":
-            self.ended = True
-            raise _Gone
-        self.ended = not message.get("more_body")
-        piece: bytes = message.get("body", b"")
-        return piece
-
-    async def whole(self, most: int, grow: Callable[[int], None]) -> bytes:
-        """All of it; Refusal where it is too much."""
-        pieces: list[bytes] = []
-        size = 0
-        while not self.ended:
-            pieces.append(await self.piece())
-            size += len(pieces[-1])
-            if size > most:
-                raise Refusal(Cause.TOO_LARGE, f"the body has more than {most} bytes")
-            grow(len(pieces[-1]))
-        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
-
-
-def _as_utf8(header: str | None) -> str | None:
-    """Headers are bytes; a namespace in them is UTF-8."""
-    try:
-        return None if header is None else header.encode("latin-1").decode()
-    except UnicodeDecodeError:
-        raise Refusal(Cause.INVALID, f"{NAMESPACE_HEADER} is not UTF-8") from None
 
 
 async def _aside(work: Callable[..., bytes], *arguments: Any) -> bytes:

@@ -36,11 +36,15 @@ class Cause(enum.Enum):
     WRONG_METHOD = (12, 405)
     TOO_SLOW = (4, 408)
     UNSUPPORTED = (12, 415)
+    OVER_LIMIT = (3, 422)
+    """Well formed, and more than it may ask for."""
     BUSY = (8, 429)
     """The client is to send it again, after a while."""
     UNAVAILABLE = (14, 503)
     """The same, for reasons that are the server's."""
     FAILED = (13, 500)
+    NOT_INSTALLED = (12, 501)
+    """A part that the server was installed without."""
 
     @property
     def grpc_code(self) -> int:

@@ -93,6 +93,14 @@ class Stores:
         """Those that are open."""
         return list(self._open.values())
 
+    def places(self) -> list[tuple[Topic, int, Store]]:
+        """The same, with where each is."""
+        return [(topic, number, store) for (topic, number), store in self._open.items()]
+
+    def find(self, topic: Topic, partition: int) -> Store | None:
+        """The one of a partition; None where it is not open here."""
+        return self._open.get((topic, partition))
+
     async def close(self) -> None:
         """Seals and closes all of them."""
         self._closed = True

@@ -13,10 +13,13 @@ import sys
 from typing import TYPE_CHECKING, Final
 
 from penstock.model.errors import InvalidSetting
-from penstock.server.admin import Admin
+from penstock.model.settings import MIB
+from penstock.query.server_file import RunningServer, own_ticks, remove_server_file
 from penstock.server.auth import Gate
-from penstock.server.child import Child
+from penstock.server.child import Child, FlightChild
 from penstock.server.http_server import http_server, reserve
+from penstock.server.queries import Queries
+from penstock.server.web import web_application
 from penstock.storage import DataDirectory, LocalFiles
 
 if TYPE_CHECKING:
@@ -25,6 +28,8 @@ if TYPE_CHECKING:
     from penstock.server.config import Config
 
 _LOG = logging.getLogger(__name__)
+_LEAST_QUERY_MEMORY: Final = 256 * MIB
+"""Half of it is the interpreter's, with everything that a query needs."""
 _FIRST_PAUSE_S: Final = 0.2
 _LONGEST_PAUSE_S: Final = 10.0
 
@@ -33,6 +38,10 @@ def check(config: Config) -> None:
     """Refuses what would be unsafe or cannot work."""
     if config.workers < 1:
         raise InvalidSetting("workers must be at least 1")
+    if config.query.processes < 1 or config.query.timeout <= 0:
+        raise InvalidSetting("query.processes must be at least 1, and query.timeout over 0")
+    if config.query.memory < _LEAST_QUERY_MEMORY:
+        raise InvalidSetting("query.memory must be at least 256MiB")
     if (config.tls.certificate is None) != (config.tls.key is None):
         raise InvalidSetting("tls needs a certificate and its key")
     if config.tls.client_ca is not None and config.tls.certificate is None:
@@ -81,6 +90,7 @@ class Supervisor:
         self._config = config
         self._sockets: dict[str, socket.socket] = {}
         self._children: list[Child] = []
+        self._flight: FlightChild | None = None
         self._stopping = asyncio.Event()
 
     async def run(self) -> None:
@@ -91,13 +101,14 @@ class Supervisor:
         try:
             await self._serve()
         finally:
+            remove_server_file(self._config.data_dir)
             for each in self._sockets.values():
                 each.close()
             lock.release()
 
     async def _serve(self) -> None:
         listen = self._config.listen
-        for name in ("grpc", "http", "web"):
+        for name in ("grpc", "http", "flight", "web"):
             self._sockets[name] = reserve(listen.host, getattr(listen, f"{name}_port"))
         ports = {name: each.getsockname()[1] for name, each in self._sockets.items()}
         loop = asyncio.get_running_loop()
@@ -108,37 +119,56 @@ class Supervisor:
             Child(self._config, number, ports["grpc"], ports["http"])
             for number in range(self._config.workers)
         ]
-        guards = [asyncio.create_task(self._guard(child)) for child in self._children]
-        gate = Gate(self._config.auth.tokens_file)
-        web = http_server(Admin(self._config, self._children, gate), self._config)
+        self._flight = FlightChild(self._config, ports["flight"])
+        guards = [asyncio.create_task(self._guard(child)) for child in self._all()]
+        queries = Queries(self._config)
+        web = http_server(web_application(self._config, self._children, queries), self._config)
         serving = asyncio.create_task(web.serve(sockets=[self._sockets["web"]]))
         serving.add_done_callback(lambda _: self._stopping.set())
         ready = asyncio.create_task(self._say_ready(ports))
         await self._stopping.wait()
         ready.cancel()
-        for child in self._children:
+        for child in self._all():
             child.terminate()
         await asyncio.wait(guards, timeout=self._config.stop_deadline)
-        for child in self._children:
+        for child in self._all():
             child.kill()
         await asyncio.wait(guards)
+        await queries.close()
         web.should_exit = True
         await serving
 
+    def _all(self) -> list[Child]:
+        return [*self._children, *([self._flight] if self._flight is not None else [])]
+
     async def _say_ready(self, ports: dict[str, int]) -> None:
         """One line on stdout when every worker listens."""
-        for child in self._children:
+        for child in self._all():
             await child.ready.wait()
         line = {
             "ready": True,
             "grpc": ports["grpc"],
             "http": ports["http"],
-            "flight": None,
+            "flight": ports["flight"],
             "web": ports["web"],
             "data_dir": str(self._config.data_dir.absolute()),
         }
+        self._describe(ports)
         sys.stdout.write(json.dumps(line) + "\n")
         sys.stdout.flush()
+
+    def _describe(self, ports: dict[str, int]) -> None:
+        """For processes that read the data directory beside us."""
+        config = self._config
+        RunningServer(
+            pid=os.getpid(),
+            started_ticks=own_ticks(),
+            host=config.listen.host,
+            **{f"{name}_port": port for name, port in ports.items()},
+            workers=config.workers,
+            tls=config.tls.certificate is not None,
+            tokens=config.auth.tokens_file is not None,
+        ).write(config.data_dir)
 
     async def _guard(self, child: Child) -> None:
         """Starts a worker again whenever it dies, after a pause that grows."""
@@ -151,7 +181,7 @@ class Supervisor:
                 return
             lived = asyncio.get_running_loop().time() - started
             pause_s = _FIRST_PAUSE_S if lived > _LONGEST_PAUSE_S else pause_s
-            _LOG.error("worker %d ended with %d and is started again", child.number, code)
+            _LOG.error("%s %d ended with %d and is started again", child.kind, child.number, code)
             try:
                 await asyncio.wait_for(self._stopping.wait(), pause_s)
             except TimeoutError:
@@ -159,7 +189,7 @@ class Supervisor:
 
     def _on_signal(self) -> None:
         if self._stopping.is_set():  # the second one: at once; what was acknowledged is on disk
-            for child in self._children:
+            for child in self._all():
                 child.kill()
             os._exit(1)
         self._stopping.set()

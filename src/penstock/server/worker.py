@@ -18,6 +18,7 @@ import sys
 from typing import TYPE_CHECKING, Any, Final
 
 import grpc.aio
+import pyarrow as pa
 import uvloop
 
 from penstock.metrics import Metrics
@@ -33,8 +34,11 @@ from penstock.server.http import OtlpHttp
 from penstock.server.http_server import bind, http_server
 from penstock.server.ingest import Ingest
 from penstock.server.logs import set_up_logging
+from penstock.server.rates import Rates
 from penstock.server.repeats import Repeats
 from penstock.server.stores import Stores
+from penstock.server.topics import describe
+from penstock.server.worker_flight import WorkerFlight
 from penstock.storage import DataDirectory
 from penstock.store.outside import DeliveredFile, acknowledge
 
@@ -63,12 +67,14 @@ class Worker:
         )
         self._admission = Admission(config.limits, config.data_dir)
         self._gate = Gate(config.auth.tokens_file)
+        self._rates = Rates(SystemClock())
         self._repeats = Repeats(config.dedupe, SystemClock())
         ingest = Ingest(self._stores, self._repeats, config.limits)
         ways = (ingest, self._gate, self._admission, config.limits)
         self._http = http_server(OtlpHttp(*ways), config)
         self._otlp_grpc = OtlpGrpc(*ways)
         self._grpc: grpc.aio.Server | None = None
+        self._flight: WorkerFlight | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._stopping = asyncio.Event()
 
@@ -84,6 +90,7 @@ class Worker:
         else:
             self._grpc.add_secure_port(address, credentials)
         await self._grpc.start()
+        self._flight = self._open_flight()
         listening = bind(self._config.listen.host, http_port)
         self._tasks = [
             asyncio.create_task(self._http.serve(sockets=[listening])),
@@ -94,6 +101,15 @@ class Worker:
         while not self._http.started:
             await asyncio.sleep(0.005)
 
+    def _open_flight(self) -> WorkerFlight | None:
+        """Receiving does not depend on it: who finds no socket reads the log's files."""
+        about = (self._config.data_dir, self._number, self._stores)
+        try:
+            return WorkerFlight(*about, lambda: {**self.report(), **self.topics()})
+        except (OSError, pa.ArrowException) as error:
+            _LOG.error("what is hot cannot be asked for: %s", error)
+            return None
+
     async def stop(self) -> None:
         """Takes no more requests, answers those that it has, seals and closes."""
         deadline = self._config.stop_deadline
@@ -103,6 +119,8 @@ class Worker:
         for task in self._tasks[1:]:
             task.cancel()
         await asyncio.wait(self._tasks, timeout=deadline / 2)
+        if self._flight is not None:
+            await asyncio.to_thread(self._flight.stop)
         await self._stores.close()
         self._decoder.close()
         self._repeats.close()
@@ -120,9 +138,14 @@ class Worker:
             "pressure": self._admission.pressure,
             "disk_full": self._admission.disk_full,
             "in_flight_bytes": self._admission.in_flight_bytes,
+            "rates": self._rates.report(),
             "repeats": self._repeats.hits,
             "metrics": self._metrics.exposition().decode(),
         }
+
+    def topics(self) -> dict[str, Any]:
+        """What its stores hold, and who reads them."""
+        return {"topics": [describe(*place) for place in self._stores.places()]}
 
     async def _open_missing(self) -> None:
         while True:
@@ -147,6 +170,7 @@ class Worker:
             try:
                 self._admission.sample()
                 self._gate.refresh()
+                self._rates.sample(self._stores.all())
             except OSError as error:
                 _LOG.error("memory and disk could not be looked at: %s", error)
             await asyncio.sleep(SAMPLE_S)
@@ -209,7 +233,7 @@ async def _answer(worker: Worker, question: dict[str, Any]) -> None:
     try:
         if question["ask"] == "flush":
             await worker.flush()
-        answer.update(worker.report())
+        answer.update(worker.topics() if question["ask"] == "topics" else worker.report())
     except Exception as error:  # noqa: BLE001 - the supervisor must hear of it
         answer["error"] = str(error)
     say(answer)

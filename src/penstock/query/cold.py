@@ -1,0 +1,82 @@
+"""The cold tier as DuckDB reads it: the lake's files, and of shared ones only the caller's rows.
+
+A file whose rows all belong to one namespace is the caller's or not. DuckDB may try a statement's
+conditions on a row before those of a view, and an error would tell of it; so rows of files that
+several namespaces share pass through Arrow, which leaves out the others' before DuckDB sees them.
+"""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from penstock.query.files import listed, without_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    import pyarrow.dataset as ds
+    from duckdb import DuckDBPyConnection
+
+    from penstock.lake.glance import ColdFile
+
+
+def cold_sources(
+    connection: DuckDBPyConnection,
+    table: str,
+    files: Sequence[ColdFile],
+    namespaces: frozenset[str] | None,
+    doubles: Mapping[str, Collection[int]] = MappingProxyType({}),
+) -> list[str]:
+    """What to select from for the rows of some files that belong to some namespaces.
+
+    Without the rows that are `doubles`, by file.
+    """
+    whole, shared = _divided(files, namespaces)
+    clean = [file for file in whole if file.path not in doubles]
+    sources = [without_rows(file, doubles[file.path]) for file in whole if file.path in doubles]
+    if clean:
+        sources.append(listed(clean))
+    elif files and not shared and not sources:  # the columns, and no rows
+        sources.append(f"{listed(files[:1])} WHERE false")
+    if shared and namespaces is not None:
+        name = f"shared files of {table}"  # no name that a statement could have
+        belong = pc.field("namespace").isin(pa.array(sorted(namespaces), pa.string()))
+        connection.register(name, _dataset(shared, doubles).filter(belong))
+        sources.append(f'"{name}"')
+    return sources
+
+
+def _dataset(files: Sequence[ColdFile], doubles: Mapping[str, Collection[int]]) -> ds.Dataset:
+    """The files; those with doubles are read at once, since there are few of them."""
+    import pyarrow.dataset as ds  # it imports pandas, which takes longer than most queries
+
+    clean = [file.path for file in files if file.path not in doubles]
+    parts = [_without(file.path, doubles[file.path]) for file in files if file.path in doubles]
+    if clean:
+        parts.append(ds.dataset(clean, format="parquet", partitioning=None))
+    return ds.dataset(parts) if len(parts) > 1 else parts[0]
+
+
+def _without(path: str, rows: Collection[int]) -> ds.Dataset:
+    import pyarrow.dataset as ds
+
+    table = pq.read_table(path, partitioning=None)
+    wanted = np.ones(table.num_rows, bool)
+    wanted[list(rows)] = False
+    return ds.dataset(table.filter(pa.array(wanted)))
+
+
+def _divided(
+    files: Sequence[ColdFile], namespaces: frozenset[str] | None
+) -> tuple[list[ColdFile], list[ColdFile]]:
+    """Files that the caller may see all of, and those that may have others' rows."""
+    if namespaces is None:
+        return list(files), []
+    whole = [file for file in files if file.namespace in namespaces]
+    return whole, [file for file in files if file.namespace is None]

@@ -1,0 +1,63 @@
+"""Which columns of a table a statement can need, so that rows are made without the others."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from penstock.query.tree import nodes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from penstock.query.tree import Node
+
+_WORD: Final = re.compile(r"\w+")
+_EVERYTHING: Final = frozenset({"STAR", "POSITIONAL_REFERENCE"})
+
+
+def columns_in(tree: Node, names: frozenset[str], views: Mapping[str, str]) -> frozenset[str]:
+    """Those of the names that the statement may need; all of them, where it does not say.
+
+    A word of the statement counts, whatever it means there. `views` are the queries of the views
+    that it reads: a view's columns are not named as the table's are, so all of them count.
+    """
+    everything = list(nodes(tree))
+    relations = {_text(node.get(key)) for node in everything for key in ("alias", "table_name")}
+    if any(_is_everything(node, relations) for node in everything):
+        return names
+    words = {_text(text) for text in _texts(everything)}
+    words |= {word for query in views.values() for word in _view_words(query, words)}
+    return names & words
+
+
+def _is_everything(node: Node, relations: set[str]) -> bool:
+    if node.get("class") == "COLUMN_REF":  # of a relation: its whole row, as a struct
+        return len(node["column_names"]) == 1 and _text(node["column_names"][0]) in relations
+    return (
+        node.get("class") in _EVERYTHING
+        or node.get("type") in ("PIVOT", "SHOW_REF")
+        or node.get("ref_type") == "NATURAL"
+        or bool(node.get("column_name_alias"))
+    )
+
+
+def _text(value: object) -> str:
+    return str(value).lower()
+
+
+def _view_words(query: str, words: set[str]) -> Iterator[str]:
+    """Of the lines of a view's query that make a column which is named."""
+    for line in query.splitlines():
+        expression, _, name = line.rpartition(" AS ")
+        if not expression or name.strip('",').lower() in words:
+            yield from _WORD.findall(line.lower())
+
+
+def _texts(everything: Iterable[Node]) -> Iterator[str]:
+    for node in everything:
+        for value in node.values():
+            if isinstance(value, str):
+                yield value
+            elif isinstance(value, list):
+                yield from (each for each in value if isinstance(each, str))

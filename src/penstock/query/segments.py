@@ -1,0 +1,67 @@
+"""The rows of one sealed segment, as much of them as a query needs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from penstock.lake.schemas import TABLES
+from penstock.query.opening import LARGE_SLOTS
+from penstock.query.pieces import LARGE, PIECES, Piece
+
+if TYPE_CHECKING:
+    from penstock.otel.signals import Signal
+    from penstock.pipeline.segments import Segment
+    from penstock.query.tiers import Asked
+    from penstock.segment import SegmentReader
+
+
+@dataclass(frozen=True, slots=True)
+class WarmSegment:
+    """A segment that is open. Its rows are remembered once they were made."""
+
+    table: str
+    signal: Signal
+    segment: Segment
+    reader: SegmentReader
+
+    def piece(self, asked: Asked) -> Piece:
+        """Its rows, or those of the bundles that have one of the traces."""
+        name = (self.segment.path, self.reader.store_id, self.segment.sealed_at_ns)
+        whole = PIECES.peek((*name, "whole"))
+        if whole is not None:
+            return whole
+        if asked.trace_ids is not None:
+            return self._made(trace_ids=asked.trace_ids)
+        if asked.slim and self.table == "spans":
+            slim = PIECES.get((*name, "slim"), self._slim)
+            if slim.is_named:  # else they are known by their content alone
+                return slim
+        return PIECES.get((*name, "whole"), self._made)
+
+    def _slim(self) -> Piece:
+        made = self._made(without=LARGE_SLOTS)
+        made.rows = made.rows.drop_columns(sorted(LARGE))
+        return made
+
+    def _made(
+        self,
+        *,
+        without: frozenset[int] = frozenset(),
+        trace_ids: frozenset[str] | None = None,
+    ) -> Piece:
+        from penstock.query.warm import warm_rows  # only where there is something to decode
+
+        lost: list[str] = []
+        batches = warm_rows(
+            self.segment,
+            self.reader,
+            self.signal,
+            lost.append,
+            without=without,
+            trace_ids=trace_ids,
+        )
+        rows = pa.Table.from_batches(batches, TABLES[self.table]).combine_chunks()
+        return Piece(self.table, rows, tuple(lost))

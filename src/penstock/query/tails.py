@@ -1,0 +1,153 @@
+"""What was decoded of the log, kept until it is sealed: the next query decodes what came since."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.lake.schemas import TABLES, table_of
+from penstock.query.pieces import Piece
+from penstock.storage import DataDirectory
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from penstock.otel.signals import Signal
+    from penstock.storage import Partition
+
+MOST_BYTES: Final = 64 * 1024 * 1024
+"""Of one partition; a longer tail is decoded by every query."""
+_MOST_PIECES: Final = 16
+_DEPTH: Final = 3
+"""A partition's folder is DATA/topics/<namespace>/<topic>/<partition>."""
+_QUIET_NS: Final = 2_000_000_000
+_LOST: Final = "cannot be"
+"""What warnings say that are still true of the next query."""
+
+
+Signs: TypeAlias = tuple[tuple[str, int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Tail:
+    start: int
+    end: int
+    pieces: tuple[Piece, ...]
+    signs: Signs | None = None
+    """Of the log's files before they were read; None where they may change without a sign."""
+
+
+class Tails:
+    """The decoded tails of partitions. Safe for threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._tails: dict[tuple[str, str], _Tail] = {}
+
+    def pieces(
+        self, partition: Partition, signal: Signal, sealed: int, warn: Callable[[str], None]
+    ) -> list[Piece]:
+        """The rows of every message from the offset `sealed` on that is in the log now."""
+        name = _name(partition)
+        known, signs = self._known(name, sealed), _signs(partition)
+        for piece in known.pieces:
+            for warning in piece.warnings:
+                warn(warning)
+        tail = known
+        if signs is None or signs != known.signs:
+            tail = _longer(known, _decoded(partition, signal, known.end, warn), signs)
+        with self._lock:
+            self._tails.pop(name, None)
+            if (tail.pieces or tail.signs) and sum(
+                piece.bytes for piece in tail.pieces
+            ) <= MOST_BYTES:
+                self._tails[name] = tail
+        return list(tail.pieces)
+
+    def _known(self, name: tuple[str, str], sealed: int) -> _Tail:
+        with self._lock:
+            tail = self._tails.get(name)
+        if tail is None or not tail.start <= sealed <= tail.end:
+            return _Tail(sealed, sealed, ())
+        pieces = (from_offset(piece, sealed) for piece in tail.pieces)
+        left = tuple(piece for piece in pieces if piece.rows.num_rows)
+        return _Tail(sealed, tail.end, left, tail.signs)
+
+
+TAILS: Final = Tails()
+"""Of this process."""
+
+
+def from_offset(piece: Piece, offset: int) -> Piece:
+    """The rows of messages from the offset on."""
+    wanted = pc.greater_equal(piece.rows["_offset"], pa.scalar(offset, pa.int64()))
+    if pc.all(wanted).as_py() is not False:
+        return piece
+    return Piece(piece.table, piece.rows.filter(wanted), piece.warnings)
+
+
+def _decoded(
+    partition: Partition, signal: Signal, start: int, warn: Callable[[str], None]
+) -> Piece:
+    from penstock.query.hot import hot_rows  # what decodes takes longer to import than a query
+
+    lost: list[str] = []
+
+    def note(warning: str) -> None:
+        warn(warning)
+        if _LOST in warning:
+            lost.append(warning)
+
+    table = table_of(signal)
+    batches = hot_rows(partition, signal, start, note)
+    piece = Piece(table, pa.Table.from_batches(batches, TABLES[table]), tuple(lost))
+    return from_offset(piece, start)
+
+
+def _longer(known: _Tail, new: Piece, signs: Signs | None) -> _Tail:
+    if not new.rows.num_rows:
+        return replace(known, signs=signs)
+    pieces = [*known.pieces, new]
+    if len(pieces) > _MOST_PIECES:
+        pieces = [_joined(pieces)]
+    return _Tail(known.start, pc.max(new.rows["_offset"]).as_py() + 1, tuple(pieces), signs)
+
+
+def _name(partition: Partition) -> tuple[str, str]:
+    """A data directory that is made anew in the same place is another one."""
+    root = DataDirectory(partition.folder.parents[_DEPTH])
+    return str(partition.folder), str(root.identity())
+
+
+def _signs(partition: Partition) -> Signs | None:
+    """What changes when something is appended: the times of the log's files.
+
+    Not to be relied on shortly after a change: the next one may be given the same time.
+    """
+    try:
+        with os.scandir(partition.log_folder) as entries:
+            found = [(entry.name, entry.stat()) for entry in entries]
+    except OSError:
+        return None
+    quiet_ns = time.time_ns() - _QUIET_NS
+    if any(state.st_mtime_ns > quiet_ns for _, state in found):
+        return None
+    return tuple(sorted((name, state.st_mtime_ns, state.st_size) for name, state in found))
+
+
+def _joined(pieces: list[Piece]) -> Piece:
+    rows = pa.concat_tables([piece.rows for piece in pieces]).combine_chunks()
+    joined = Piece(
+        pieces[0].table, rows, tuple(text for piece in pieces for text in piece.warnings)
+    )
+    joined.keys = np.concatenate([piece.keys for piece in pieces])
+    joined.compared = set.intersection(*(piece.compared for piece in pieces))
+    joined.in_lake = np.concatenate([piece.in_lake for piece in pieces])
+    return joined

@@ -1,0 +1,78 @@
+"""The body of an HTTP request: as it arrives, within its bound, in time."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+from penstock.server.refusals import Cause, Refusal
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    Receive = Callable[[], Awaitable[dict[str, Any]]]
+
+
+class ClientGone(Exception):
+    """The client has gone; there is nobody to answer."""
+
+
+class Body:
+    """A request's body, as it arrives."""
+
+    def __init__(self, receive: Receive) -> None:
+        self._receive = receive
+        self.ended = False
+
+    async def piece(self) -> bytes:
+        """What comes next; not to be asked for after the end."""
+        message = await self._receive()
+        if message["type"] == "http.disconnect":
+            self.ended = True
+            raise ClientGone
+        self.ended = not message.get("more_body")
+        piece: bytes = message.get("body", b"")
+        return piece
+
+    async def whole(self, most: int, grow: Callable[[int], None] | None = None) -> bytes:
+        """All of it; Refusal where it is too much."""
+        pieces: list[bytes] = []
+        size = 0
+        while not self.ended:
+            pieces.append(await self.piece())
+            size += len(pieces[-1])
+            if size > most:
+                raise Refusal(Cause.TOO_LARGE, f"the body has more than {most} bytes")
+            if grow is not None:
+                grow(len(pieces[-1]))
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    async def within(
+        self,
+        headers: dict[str, str],
+        most: int,
+        timeout_s: float,
+        grow: Callable[[int], None] | None = None,
+    ) -> bytes:
+        """All of it in time; Refusal where it is too much or too slow."""
+        length = headers.get("content-length", "")
+        if length.isdigit() and int(length) > most:
+            raise Refusal(Cause.TOO_LARGE, f"a body of {length} bytes; the most is {most}")
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await self.whole(most, grow)
+        except TimeoutError:
+            raise Refusal(Cause.TOO_SLOW, "the body did not arrive in time") from None
+
+    async def throw_away(self, most: int, timeout_s: float) -> None:
+        """So that the client sees the answer and not a reset; a longer or slower rest is cut."""
+        with contextlib.suppress(TimeoutError, ClientGone):
+            async with asyncio.timeout(timeout_s):
+                while most > 0 and not self.ended:
+                    most -= len(await self.piece())
+
+    async def gone(self) -> None:
+        """Returns when the client goes away. After the end of the body alone."""
+        while (await self._receive())["type"] != "http.disconnect":
+            pass

@@ -1,0 +1,49 @@
+"""The process of the Flight port, apart from those that receive.
+
+    python -m penstock.server.flight_process
+
+Takes a line of JSON on stdin: what it is; says on stdout when it listens. The end of stdin is the
+end of its supervisor, and its own.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import threading
+from typing import Final
+
+from penstock.server import config as configuration
+from penstock.server.flight_service import FlightService
+from penstock.server.logs import set_up_logging
+
+NICENESS: Final = 5
+"""Whoever waits for an acknowledgement comes first."""
+
+
+def main() -> None:
+    """The process."""
+    os.nice(NICENESS)
+    orders = json.loads(sys.stdin.readline())
+    config = configuration.load(orders["config"], {}, {})
+    set_up_logging(config.logging)
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    _service = FlightService(config, orders["flight_port"])  # listens while it is referred to
+    threading.Thread(target=_watch, args=(stop,), daemon=True).start()
+    sys.stdout.write('{"ready": true}\n')
+    sys.stdout.flush()
+    stop.wait()
+    os._exit(0)  # a stream may go on for ever; what it has handed out is delivered again
+
+
+def _watch(stop: threading.Event) -> None:
+    sys.stdin.read()
+    stop.set()
+
+
+if __name__ == "__main__":
+    main()

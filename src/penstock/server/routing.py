@@ -1,0 +1,183 @@
+"""The web port's front: who asks for what, and how answers and refusals are sent."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from penstock.server.auth import namespace_of
+from penstock.server.bodies import Body, ClientGone
+from penstock.server.refusals import Cause, Refusal, as_json, refusal_for
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable
+
+    from penstock.server.auth import Gate
+    from penstock.server.config import Limits
+
+    Scope = dict[str, Any]
+    Receive = Callable[[], Awaitable[dict[str, Any]]]
+    Send = Callable[[dict[str, Any]], Awaitable[None]]
+
+JSON: Final = "application/json"
+_RETRY_S: Final = "5"
+_PIECE_BYTES: Final = 256 * 1024
+_MOST_HELD_BYTES: Final = 256 * 1024 * 1024
+"""Of answers on their way; beyond, requests are put off."""
+_LOG = logging.getLogger(__name__)
+_PARAMETER: Final = re.compile(r"\{(\w+)\}")
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One that was let in."""
+
+    headers: dict[str, str]
+    body: Body
+    parameters: dict[str, str] = field(default_factory=dict)
+    """The parts of the path that its route names."""
+    namespaces: frozenset[str] | None = None
+    """Those whose rows it may see; None: all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """What is sent back."""
+
+    status: int
+    body: bytes
+    kind: str = JSON
+    headers: tuple[tuple[str, str], ...] = ()
+
+    @classmethod
+    def of(cls, document: Any, status: int = 200) -> Response:
+        """As JSON."""
+        return cls(status, json.dumps(document).encode())
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """A method and a path like `/api/v1/traces/{trace_id}`, and who answers there."""
+
+    method: str
+    path: str
+    answer: Callable[[Request], Awaitable[Response]]
+    is_open: bool = False
+    """Needs no token; it must tell no more than well or not."""
+
+    def match(self, path: str) -> dict[str, str] | None:
+        """Its parameters, where the path is one of its."""
+        found = re.fullmatch(_PARAMETER.sub(r"(?P<\1>[^/]+)", self.path), path)
+        return None if found is None else found.groupdict()
+
+
+class Router:
+    """An ASGI application: the first route that fits answers."""
+
+    def __init__(self, routes: Iterable[Route], gate: Gate, limits: Limits) -> None:
+        self.routes = tuple(routes)
+        self._gate = gate
+        self._limits = limits
+        self._held = 0
+        """Bytes of answers that clients have not taken yet."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """ASGI."""
+        if scope["type"] != "http":
+            return
+        headers = {
+            name.decode("latin-1").lower(): value.decode("latin-1")
+            for name, value in scope["headers"]
+        }
+        body = Body(receive)
+        try:
+            response = await self._respond(scope, headers, body)
+        except ClientGone:
+            return
+        except Exception as error:  # noqa: BLE001 - whatever it was, the client must hear of it
+            response = await self._refused(refusal_for(error), scope["path"], headers, body)
+        self._held += len(response.body)
+        try:
+            await self._send(send, response, with_body=scope["method"] != "HEAD")
+        finally:
+            self._held -= len(response.body)
+
+    async def _respond(self, scope: Scope, headers: dict[str, str], body: Body) -> Response:
+        found = [
+            (each, at) for each in self.routes if (at := each.match(scope["path"])) is not None
+        ]
+        namespaces: frozenset[str] | None = frozenset()
+        self._check_origin(headers)
+        if not any(route.is_open for route, _ in found):
+            self._gate.refresh()
+            asked = namespace_of(headers)
+            namespaces = self._gate.readable(headers.get("authorization"), asked)
+        if self._held > _MOST_HELD_BYTES:
+            text = "clients have not taken their answers yet"
+            raise Refusal(Cause.BUSY, text, retry_after_s=1.0)
+        if not found:
+            raise Refusal(Cause.NOT_FOUND, f"nothing is at {scope['path']}")
+        method = "GET" if scope["method"] == "HEAD" else scope["method"]
+        for route, parameters in found:
+            if route.method == method:
+                return await route.answer(Request(headers, body, parameters, namespaces))
+        wanted = ", ".join(route.method for route, _ in found)
+        raise Refusal(Cause.WRONG_METHOD, f"{scope['path']} takes {wanted}")
+
+    def _check_origin(self, headers: dict[str, str]) -> None:
+        """Without tokens a browser could be made to ask by any page that it shows."""
+        origin = headers.get("origin")
+        if origin is None or self._gate.wants_tokens:
+            return
+        if origin.partition("://")[2] != headers.get("host"):
+            raise Refusal(Cause.FORBIDDEN, "pages of other sites are not answered")
+
+    async def _send(self, send: Send, response: Response, *, with_body: bool) -> None:
+        """Piece by piece; a client that takes none of them for long is left."""
+        status, head = response.status, _head(response)
+        await send({"type": "http.response.start", "status": status, "headers": head})
+        body = memoryview(response.body if with_body else b"")
+        for at in range(0, len(body), _PIECE_BYTES):
+            piece = {"type": "http.response.body", "body": bytes(body[at : at + _PIECE_BYTES])}
+            try:
+                async with asyncio.timeout(self._limits.timeout):
+                    await send({**piece, "more_body": True})
+            except TimeoutError:
+                _LOG.warning("a client does not take its answer and is left")
+                return
+        await send({"type": "http.response.body", "body": b""})
+
+    async def _refused(
+        self, refusal: Refusal, path: str, headers: dict[str, str], body: Body
+    ) -> Response:
+        extra = []
+        if _has_body(headers) and not body.ended:
+            if refusal.cause is not Cause.TOO_SLOW:
+                await body.throw_away(self._limits.request, self._limits.timeout)
+            if not body.ended:
+                extra.append(("connection", "close"))  # the rest of the body was not read
+        if refusal.retry_after_header is not None:
+            extra.append(("retry-after", refusal.retry_after_header))
+        if refusal.cause is Cause.UNAUTHENTICATED:
+            extra.append(("www-authenticate", "Bearer"))
+        if refusal.cause is Cause.WRONG_METHOD:
+            wanted = [route.method for route in self.routes if route.match(path) is not None]
+            extra.append(("allow", ", ".join(wanted)))
+        document = json.dumps(as_json(refusal.status())).encode()
+        return Response(refusal.cause.http_status, document, headers=tuple(extra))
+
+
+def _has_body(headers: dict[str, str]) -> bool:
+    return headers.get("content-length", "0") != "0" or "transfer-encoding" in headers
+
+
+def _head(response: Response) -> list[tuple[bytes, bytes]]:
+    head = {"content-type": response.kind, "content-length": str(len(response.body))}
+    head.update(response.headers)
+    if response.status == Cause.UNAVAILABLE.http_status:
+        head.setdefault("retry-after", _RETRY_S)
+    return [(name.encode(), value.encode()) for name, value in head.items()]

@@ -1,0 +1,32 @@
+"""The application on the web port: one router over everything that answers there."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock.server.admin import Admin
+from penstock.server.auth import Gate
+from penstock.server.openapi import openapi_route
+from penstock.server.query_api import QueryApi
+from penstock.server.routing import Router
+from penstock.server.snapshot_api import SnapshotApi
+from penstock.server.topics_api import TopicsApi
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from penstock.server.child import Child
+    from penstock.server.config import Config
+    from penstock.server.queries import Queries
+
+
+def web_application(config: Config, children: Sequence[Child], queries: Queries) -> Router:
+    """Health, metrics and the API."""
+    parts = (
+        Admin(config, children),
+        TopicsApi(children),
+        QueryApi(config, queries),
+        SnapshotApi(queries),
+    )
+    routes = [route for part in parts for route in part.routes()]
+    return Router([*routes, openapi_route()], Gate(config.auth.tokens_file), config.limits)
