@@ -10,6 +10,7 @@
 | `objects.…` | | keys of the object store, as in its environment: `objects.aws_endpoint_url` |
 | `rows` | `table` | `table`: rows of the lake's table; `descriptors`: a row for each segment |
 | `table` | `spans` | `spans`, `logs` or `metrics` |
+| `tiers` | all | of a data directory, in a batch query: some of `hot,warm,cold` |
 | `topics` | all | names with commas between them: `/namespace/name`, or `name` in every namespace |
 | `namespaces` | all | names with commas between them |
 | `startingOffsets` | `earliest` | of a new stream: `earliest`, `latest` or offsets as JSON |
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 _SECONDS: Final = re.compile(r"[0-9]+(\.[0-9]+)?s?")
+_TIERS: Final = frozenset({"hot", "warm", "cold"})
 _OBJECTS: Final = "objects."
 NAMES: Final = (
     "path",
@@ -47,6 +49,7 @@ NAMES: Final = (
     "root",
     "rows",
     "table",
+    "tiers",
     "topics",
     "namespaces",
     "startingOffsets",
@@ -72,6 +75,7 @@ class SourceOptions:
     objects: Mapping[str, str]
     rows: str
     table: str
+    tiers: frozenset[str]
     topics: frozenset[str] | None
     namespaces: frozenset[str] | None
     starting_offsets: str
@@ -92,6 +96,7 @@ class SourceOptions:
             objects=given.objects(),
             rows=given.choice("rows", ("table", "descriptors")),
             table=given.choice("table", tuple(TABLES)),
+            tiers=given.tiers(),
             topics=given.names("topics"),
             namespaces=given.names("namespaces"),
             starting_offsets=given.start(),
@@ -148,6 +153,12 @@ class _Given:
         if text is not None and not names:
             raise InvalidArgument(f"{name} names none")
         return names or None
+
+    def tiers(self) -> frozenset[str]:
+        found = self.names("tiers") or _TIERS
+        if not found <= _TIERS:
+            raise InvalidArgument(f"tiers are hot, warm and cold, not {min(found - _TIERS)!r}")
+        return found
 
     def count(self, name: str) -> int | None:
         text = self._texts.get(name.lower())

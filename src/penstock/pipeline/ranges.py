@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Final
 from penstock.model.slots import EXP_HISTOGRAM_DATA_POINTS, NUMBER_DATA_POINTS, SPANS
 
 if TYPE_CHECKING:
+    import pyarrow.parquet as pq
+
+    from penstock.lake.glance import ColdFile
     from penstock.pipeline.filters import Range
     from penstock.pipeline.segments import Segment
     from penstock.segment import SegmentReader
@@ -30,6 +33,28 @@ def origin_ranges(segment: Segment) -> dict[str, Range]:
     }
     if segment.first_offset is not None and segment.end_offset is not None:
         found["_offset"] = (segment.first_offset, segment.end_offset - 1)
+    return found
+
+
+def file_ranges(file: ColdFile) -> dict[str, Range]:
+    """Of a file of the lake."""
+    found: dict[str, Range] = {}
+    if file.times_us is not None:
+        least, greatest = (_EPOCH + dt.timedelta(microseconds=each) for each in file.times_us)
+        found |= {"time": (least, greatest), "date": (least.date(), greatest.date())}
+    if file.namespace is not None:
+        found["namespace"] = (file.namespace, file.namespace)
+    return found
+
+
+def row_group_ranges(group: pq.RowGroupMetaData) -> dict[str, Range]:
+    """Of the columns of a row group that have statistics, and no nulls."""
+    found: dict[str, Range] = {}
+    for number in range(group.num_columns):
+        column = group.column(number)
+        statistics = column.statistics if "." not in column.path_in_schema else None
+        if statistics is not None and statistics.has_min_max and statistics.null_count == 0:
+            found[column.path_in_schema] = (statistics.min, statistics.max)
     return found
 
 

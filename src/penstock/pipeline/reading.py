@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Protocol
 
+import numpy as np
 import pyarrow as pa
 
 from penstock.lake.rows import Origin, row_batches
@@ -17,6 +19,8 @@ from penstock.pipeline.segments import State
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from numpy.typing import NDArray
 
     from penstock.model.bundle import Bundle
     from penstock.pipeline.filters import Predicate
@@ -38,6 +42,9 @@ _NEEDED_BY: Final[Mapping[int, frozenset[str]]] = {
     slots.SPAN_LINK_ATTRS: frozenset({"links"}),
 }
 """Slots that only these columns are made from; without them the slot is not read."""
+
+
+_NONE: Final[Mapping[str, NDArray[np.int64]]] = MappingProxyType({})
 
 
 class Reading(Protocol):
@@ -79,21 +86,31 @@ class TableReading:
     predicate: Predicate
     fail_on_data_loss: bool
 
-    def read(self, chosen: Sequence[Segment]) -> Iterator[pa.RecordBatch]:
-        """Large bundles in batches of their own, small ones together; none is empty."""
-        for segment in chosen:
-            for batch in self._segment(segment):
-                rows = self.predicate.rows(_fitted(batch, self.schema))
-                if rows.num_rows:
-                    yield rows
+    def read(
+        self, chosen: Sequence[Segment], unwanted: Mapping[str, NDArray[np.int64]] = _NONE
+    ) -> Iterator[pa.RecordBatch]:
+        """Large bundles in batches of their own, small ones together; none is empty.
 
-    def _segment(self, segment: Segment) -> Iterator[pa.RecordBatch]:
+        Of a segment, by its path, the rows with the `unwanted` numbers are left out.
+        """
+        for segment in chosen:
+            batches = self._segment(segment, whole=segment.path in unwanted)
+            for batch in without(batches, unwanted.get(segment.path)):
+                yield from self.fitted(batch)
+
+    def fitted(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """The rows that are asked for, with the columns that are; null where there is none."""
+        found = self.predicate.rows(_fitted(rows, self.schema))
+        if found.num_rows:
+            yield found
+
+    def _segment(self, segment: Segment, *, whole: bool = False) -> Iterator[pa.RecordBatch]:
         try:
             reader = self._open(segment)
         except (Damaged, OffsetUnavailable) as error:
-            self._lose(error)
+            self.lose(error)
             return
-        bundles = self._bundles(segment, reader)
+        bundles = self._bundles(segment, reader, whole=whole)
         if self.fail_on_data_loss:
             yield from self._rows(segment, bundles)
             return
@@ -101,7 +118,7 @@ class TableReading:
             try:
                 yield from list(self._rows(segment, [bundle]))
             except Damaged as error:
-                self._lose(error)
+                self.lose(error)
 
     def _open(self, segment: Segment) -> Bundles:
         if segment.state is State.GONE:
@@ -115,19 +132,21 @@ class TableReading:
         spared = {slot for slot, by in _NEEDED_BY.items() if columns.isdisjoint(by)}
         return frozenset(reader.slots) - spared
 
-    def _bundles(self, segment: Segment, reader: Bundles) -> Iterator[tuple[Bundle, Origin]]:
+    def _bundles(
+        self, segment: Segment, reader: Bundles, *, whole: bool
+    ) -> Iterator[tuple[Bundle, Origin]]:
         wanted = self._slots(reader)
         for index in range(len(reader)):
             first_offset, messages, *_ = reader.manifest(index)
             offsets = (first_offset, first_offset + max(messages - 1, 0))
-            if not self.predicate.may_hold({"_offset": offsets}):
+            if not (whole or self.predicate.may_hold({"_offset": offsets})):
                 continue
             place = (segment.topic, segment.namespace, segment.partition, first_offset)
             try:
                 yield reader.bundle(index, wanted).bundle, Origin(*place)
             except Damaged as error:
                 reason = str(error).removeprefix(f"{reader.name}: ")
-                self._lose(Damaged(f"{segment.path}: bundle {index}: {reason}"))
+                self.lose(Damaged(f"{segment.path}: bundle {index}: {reason}"))
 
     def _rows(
         self, segment: Segment, bundles: Iterable[tuple[Bundle, Origin]]
@@ -137,12 +156,35 @@ class TableReading:
         except InvalidBundle as error:
             raise Damaged(f"{segment.path}: {error}") from error
 
-    def _lose(self, error: PenstockError) -> None:
+    def lose(self, error: PenstockError) -> None:
+        """Raises it, or says so and goes on."""
         if self.fail_on_data_loss:
             raise error
         _LOG.warning("passed over: %s", error)
 
 
 def _fitted(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """The columns of the schema, in its order; their types are the same."""
-    return pa.RecordBatch.from_arrays([rows.column(name) for name in schema.names], schema=schema)
+    """The columns of the schema, in its order; null where the rows have none of that name."""
+    held = set(rows.schema.names)
+    columns = [
+        rows.column(field.name).cast(field.type)
+        if field.name in held
+        else pa.nulls(rows.num_rows, field.type)
+        for field in schema
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def without(
+    batches: Iterable[pa.RecordBatch], unwanted: NDArray[np.int64] | None, first: int = 0
+) -> Iterator[pa.RecordBatch]:
+    """The rows but those with the unwanted numbers, of which theirs begin with `first`."""
+    for batch in batches:
+        rows = batch
+        if unwanted is not None:
+            here = unwanted[(unwanted >= first) & (unwanted < first + batch.num_rows)] - first
+            mask = np.ones(batch.num_rows, bool)
+            mask[here] = False
+            rows = batch.filter(pa.array(mask))
+        first += batch.num_rows
+        yield rows

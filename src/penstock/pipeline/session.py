@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 
 from penstock.model.errors import InvalidArgument, PenstockError
 from penstock.pipeline import launch
-from penstock.pipeline.source import PenstockSource
+from pyspark_penstock import DefaultSource
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -53,7 +53,7 @@ def spark_session(
     chosen = {**SQL_SETTINGS, **(settings or {})}
     with _lock:
         spark = _connected(remote, app, chosen) if remote else _local(master, app, chosen)
-    spark.dataSource.register(PenstockSource)
+    spark.dataSource.register(DefaultSource)
     return spark
 
 

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
@@ -21,9 +21,10 @@ from penstock.pipeline.ranges import TIME_COLUMNS, origin_ranges, time_ranges
 from penstock.pipeline.reading import DescriptorReading, TableReading
 from penstock.pipeline.segments import Chosen, DirectorySegments, State
 from penstock.pipeline.stream import SegmentStreamReader
+from penstock.pipeline.union import UnionReader
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     import pyarrow as pa
     from pyspark.sql.datasource import Filter
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
     from penstock.pipeline.reading import Reading
     from penstock.pipeline.segments import Segment, Segments
+    from penstock.pipeline.union import Shares
 
 FORMAT: Final = "penstock"
 
@@ -38,8 +40,9 @@ FORMAT: Final = "penstock"
 class PenstockSource(DataSource):
     """`spark.read.format("penstock").option("table", "spans").load(DATA)`.
 
-    Batch: what is sealed when the query is planned. Stream: everything from `startingOffsets` on,
-    each segment once, in the order of each partition; batches are the same when they are run again.
+    Batch: what every tier has when the query is planned, each row once. Stream: sealed segments
+    from `startingOffsets` on, each once, in the order of each partition; batches are the same when
+    they are run again.
     """
 
     @classmethod
@@ -51,11 +54,19 @@ class PenstockSource(DataSource):
         """All columns; `.schema(…)` with some of them spares reading the others."""
         return from_arrow_schema(_columns(self._parsed()))
 
-    def reader(self, schema: StructType) -> BatchReader:
+    share: ClassVar[Callable[..., Shares] | None] = None
+    """What finds a table in all tiers; without it only sealed segments are read."""
+
+    def reader(self, schema: StructType) -> DataSourceReader:
         """For `spark.read`."""
         options = self._parsed()
         segments = _segments(options)
-        return BatchReader(segments, _reading(options, segments, schema), options)
+        reading = _reading(options, segments, schema)
+        sealed = BatchReader(segments, reading, options)
+        share = type(self).share
+        if share is None or options.source != "directory" or not isinstance(reading, TableReading):
+            return sealed
+        return UnionReader(share, reading, options, sealed.may_hold)
 
     def streamReader(self, schema: StructType) -> SegmentStreamReader:  # noqa: N802 - Spark's name
         """For `spark.readStream`."""
@@ -83,7 +94,7 @@ class BatchReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         """A partition for each segment that may hold what is asked for; small ones share."""
-        chosen = [each for each in self._segments.since({}) if self._may_hold(each)]
+        chosen = [each for each in self._segments.since({}) if self.may_hold(each)]
         groups = grouped(chosen, self._options.partition_bytes)
         return [InputPartition(group) for group in groups]
 
@@ -91,7 +102,8 @@ class BatchReader(DataSourceReader):
         """In a task. Spark gives a partition without segments where there are none."""
         return self._reading.read(partition.value or [])
 
-    def _may_hold(self, segment: Segment) -> bool:
+    def may_hold(self, segment: Segment) -> bool:
+        """Whether a segment may have rows that are asked for."""
         predicate = self._reading.predicate
         if self._options.rows != "table":
             return True

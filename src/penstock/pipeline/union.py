@@ -1,0 +1,213 @@
+"""`spark.read` of a data directory: one table over hot, warm and cold, each row once.
+
+What is in which tier, and which rows were sent twice, is decided once, when the query is planned.
+Then each file of the lake is a partition, small segments share one, and hot rows go along.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from itertools import accumulate
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+
+from penstock.lake.settings import LakeSettings
+from penstock.model.errors import Damaged, OffsetUnavailable
+from penstock.model.topics import Topic
+from penstock.pipeline.batches import grouped
+from penstock.pipeline.filters import Predicate
+from penstock.pipeline.ranges import file_ranges, row_group_ranges
+from penstock.pipeline.reading import without
+from penstock.pipeline.segments import Chosen
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
+    from pyspark.sql.datasource import Filter
+
+    from penstock.lake.glance import ColdFile
+    from penstock.pipeline.options import SourceOptions
+    from penstock.pipeline.reading import TableReading
+    from penstock.pipeline.segments import Segment
+
+    RowNumbers = NDArray[np.int64]
+
+_LOG = logging.getLogger(__name__)
+
+
+class Shares(Protocol):
+    """A table at one moment, as `penstock.query.shares` finds it."""
+
+    @property
+    def cold(self) -> Sequence[ColdFile]:
+        """Files of the lake."""
+        ...
+
+    @property
+    def warm(self) -> Sequence[Segment]:
+        """Segments that the lake does not have."""
+        ...
+
+    @property
+    def hot(self) -> Sequence[pa.Table]:
+        """Rows that are in no segment."""
+        ...
+
+    @property
+    def unwanted(self) -> Mapping[str, RowNumbers]:
+        """By file or segment: the rows of it that do not count."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ColdFileShare:
+    """A file of the lake. Pickled to a task."""
+
+    path: str
+    unwanted: RowNumbers | None
+
+
+@dataclass(frozen=True, slots=True)
+class WarmShare:
+    """Some segments."""
+
+    segments: Sequence[Segment]
+    unwanted: Mapping[str, RowNumbers]
+
+
+@dataclass(frozen=True, slots=True)
+class HotShare:
+    """Rows, as a stream of Arrow."""
+
+    stream: bytes
+
+
+class UnionReader(DataSourceReader):
+    """Reads all tiers as they are when the query is planned."""
+
+    def __init__(
+        self,
+        share: Callable[..., Shares],
+        reading: TableReading,
+        options: SourceOptions,
+        may_hold: Callable[[Segment], bool],
+    ) -> None:
+        self._share = share
+        self._reading = reading
+        self._options = options
+        self._segment_may_hold = may_hold
+
+    def pushFilters(self, filters: list[Filter]) -> Iterator[Filter]:  # noqa: N802 - Spark's name
+        """Takes those that Arrow can decide; the others are Spark's."""
+        self._reading.predicate = Predicate(self._reading.schema, filters)
+        taken = {id(each) for each in self._reading.predicate.taken}
+        return (each for each in filters if id(each) not in taken)
+
+    def partitions(self) -> list[InputPartition]:
+        """Those that may hold what is asked for."""
+        found = self._looked()
+        parts: list[Any] = [
+            ColdFileShare(file.path, found.unwanted.get(file.path))
+            for file in found.cold
+            if self._reading.predicate.may_hold(file_ranges(file))
+        ]
+        chosen = Chosen(self._options.topics, self._options.namespaces)
+        segments = [
+            each
+            for each in found.warm
+            if chosen.has(Topic.parse(each.topic)) and self._segment_may_hold(each)
+        ]
+        for group in grouped(segments, self._options.partition_bytes):
+            paths = {each.path for each in group} & found.unwanted.keys()
+            parts.append(WarmShare(group, {path: found.unwanted[path] for path in paths}))
+        parts += [HotShare(_stream(rows)) for rows in found.hot]
+        return [InputPartition(part) for part in parts]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """In a task. Spark gives a partition without a share where there are none."""
+        match partition.value:
+            case ColdFileShare() as file:
+                return self._chosen(_file_rows(file, self._reading, self._columns()))
+            case WarmShare(segments, unwanted):
+                return self._reading.read(segments, unwanted)
+            case HotShare(stream):
+                return self._chosen(pa.ipc.open_stream(stream))
+        return iter(())
+
+    def _looked(self) -> Shares:
+        options, root = self._options, Path(self._options.path)
+        return self._share(
+            root,
+            LakeSettings.of(root),
+            options.table,
+            tiers=options.tiers,
+            namespaces=options.namespaces,
+            warn=_LOG.warning,
+        )
+
+    def _chosen(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Rows of the topics and namespaces that are asked for, with the columns that are."""
+        for batch in batches:
+            rows = batch
+            if self._options.namespaces is not None:
+                names = pa.array(sorted(self._options.namespaces), pa.string())
+                rows = rows.filter(pc.is_in(rows.column("namespace"), names))
+            if self._options.topics is not None:
+                rows = rows.filter(_is_topic(rows.column("_topic"), self._options.topics))
+            yield from self._reading.fitted(rows)
+
+    def _columns(self) -> list[str]:
+        also = ["namespace"] if self._options.namespaces is not None else []
+        also += ["_topic"] if self._options.topics is not None else []
+        return [*dict.fromkeys([*self._reading.schema.names, *also])]
+
+
+def _is_topic(topics: pa.Array, wanted: Collection[str]) -> pa.BooleanArray:
+    """`/namespace/name`, or `name` in every namespace."""
+    found = pc.is_in(topics, pa.array(sorted(wanted), pa.string()))
+    for name in wanted:
+        if not name.startswith("/"):
+            found = pc.or_(found, pc.ends_with(topics, f"/{name}"))
+    return found
+
+
+def _file_rows(
+    file: ColdFileShare, reading: TableReading, wanted: list[str]
+) -> Iterator[pa.RecordBatch]:
+    """Of the row groups that may hold what is asked for, without what does not count."""
+    try:
+        with pq.ParquetFile(file.path) as opened:
+            columns = [name for name in wanted if name in opened.schema_arrow.names]
+            for number, first in enumerate(_row_group_starts(opened.metadata)):
+                group = opened.metadata.row_group(number)
+                if reading.predicate.may_hold(row_group_ranges(group)):
+                    rows = opened.read_row_group(number, columns=columns)
+                    yield from without(rows.to_batches(), file.unwanted, first)
+    except FileNotFoundError as error:
+        reason = f"{file.path} was replaced or expired while it was being read: read again"
+        raise OffsetUnavailable(reason) from error
+    except (pa.ArrowException, OSError) as error:
+        reading.lose(Damaged(f"{file.path}: {error}"))
+
+
+def _row_group_starts(metadata: pq.FileMetaData) -> list[int]:
+    """The number of the first row of each."""
+    counts = [metadata.row_group(number).num_rows for number in range(metadata.num_row_groups)]
+    return [0, *accumulate(counts)][:-1]
+
+
+def _stream(rows: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    options = pa.ipc.IpcWriteOptions(compression="zstd")
+    with pa.ipc.new_stream(sink, rows.schema, options=options) as writer:
+        writer.write_table(rows)
+    found: bytes = sink.getvalue().to_pybytes()
+    return found
