@@ -29,6 +29,9 @@ config_option = click.option(
 @click.option("--flight-port", type=click.IntRange(0, 65535), help="Flight.  [default: 4319]")
 @click.option("--web-port", type=click.IntRange(0, 65535), help="Health, API.  [default: 4320]")
 @click.option("--workers", type=click.IntRange(1, 256), help="Processes.  [default: 1]")
+@click.option(
+    "--buffer", metavar="URL", help="Keep nothing here: into a queue at s3://bucket/prefix."
+)
 @click.option("--print-config", is_flag=True, help="Print what it would run with, and end.")
 def serve(file: Path | None, print_config: bool, **flags: Any) -> None:
     """Receive OTLP, store it durably, and deliver it.
@@ -37,6 +40,9 @@ def serve(file: Path | None, print_config: bool, **flags: Any) -> None:
     flags; flags win over the environment, and that over the file. Port 0 picks a free one. When
     ready, one line of JSON on stdout says which. SIGTERM or Ctrl-C stops it in order; a second one
     at once.
+
+    With --buffer it acknowledges what is durable in a queue on object storage, and needs no disk;
+    `penstock pipeline run --queue` takes it to the lake.
 
     Example: penstock serve --data-dir data --workers 2
     """
@@ -86,4 +92,6 @@ def _tree(flags: dict[str, Any]) -> dict[str, Any]:
     for name in ("data_dir", "workers"):
         if name in given:
             tree[name] = str(given.pop(name))
+    if "buffer" in given:
+        tree["buffer"] = {"url": given.pop("buffer")}
     return {**tree, "listen": given} if given else tree

@@ -22,7 +22,8 @@ _RETRY_S: Final = 1.0
 class Admission:
     """One worker's bounds. `sample` runs in the background."""
 
-    def __init__(self, limits: Limits, data_dir: Path) -> None:
+    def __init__(self, limits: Limits, data_dir: Path | None) -> None:
+        """Without a directory no disk is looked at."""
         self._limits = limits
         self._data_dir = data_dir
         self._in_flight = 0
@@ -65,8 +66,10 @@ class Admission:
 
     def sample(self) -> None:
         """Looks at memory and disk."""
-        free = shutil.disk_usage(self._data_dir).free
-        self.disk_full = free < self._limits.disk_free
+        free = 0
+        if self._data_dir is not None:
+            free = shutil.disk_usage(self._data_dir).free
+            self.disk_full = free < self._limits.disk_free
         memory = resident_bytes()
         most = self._limits.memory
         if self.disk_full:

@@ -251,6 +251,25 @@ class Retention:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Buffer:
+    """Receiving without a disk: into a queue on object storage."""
+
+    url: str | None = _key(
+        None, _optional(TEXT), "s3://bucket/prefix; with it nothing is kept on this disk"
+    )
+    objects: tuple[tuple[str, str], ...] = _key(
+        (), PROPERTIES, "keys of the object store, beside those of its usual environment"
+    )
+    data_path_prefix: str = _key("ingest", TEXT, "what the keys of batches begin with")
+    manifest_path: str = _key("ingest/manifest", TEXT, "the key of the manifest")
+    flush_interval: float = _key(0.1, DURATION, "a batch is stored so long after its first request")
+    flush_size_bytes: int = _key(64 * MIB, SIZE, "or when it has so many bytes")
+    max_buffered_inputs: int = _key(1000, INTEGER, "groups of requests on their way; more wait")
+    max_buffered_bytes: int = _key(256 * MIB, SIZE, "bytes on their way; more are put off")
+    batch_compression: str = _key("none", _one_of("none", "zstd"), "how batches are packed")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Lake:
     """The tables that the pipeline writes."""
 
@@ -319,6 +338,7 @@ class Config:
     segment: Segment = Segment()
     wal: Wal = Wal()
     retention: Retention = Retention()
+    buffer: Buffer = Buffer()
     lake: Lake = Lake()
     pipeline: Pipeline = Pipeline()
     query: Query = Query()

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from penstock.server.admission import Admission
     from penstock.server.auth import Gate
     from penstock.server.config import Limits
-    from penstock.server.ingest import Ingest
+    from penstock.server.ingest import WayIn
 
 _LOG = logging.getLogger(__name__)
 _STATUS_DETAILS: Final = "grpc-status-details-bin"
@@ -31,7 +31,7 @@ _CODES: Final = {code.value[0]: code for code in grpc.StatusCode}
 class OtlpGrpc:
     """The `Export` methods of the three services."""
 
-    def __init__(self, ingest: Ingest, gate: Gate, admission: Admission, limits: Limits) -> None:
+    def __init__(self, ingest: WayIn, gate: Gate, admission: Admission, limits: Limits) -> None:
         self._ingest = ingest
         self._admission = admission
         self._gate = gate

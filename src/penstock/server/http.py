@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from penstock.server.admission import Admission
     from penstock.server.auth import Gate
     from penstock.server.config import Limits
-    from penstock.server.ingest import Ingest
+    from penstock.server.ingest import WayIn
 
     Scope = dict[str, Any]
     Receive = Callable[[], Awaitable[dict[str, Any]]]
@@ -39,7 +39,7 @@ _SIGNALS: Final = {signal.http_path: signal for signal in Signal}
 class OtlpHttp:
     """`POST /v1/traces`, `/v1/logs` and `/v1/metrics`."""
 
-    def __init__(self, ingest: Ingest, gate: Gate, admission: Admission, limits: Limits) -> None:
+    def __init__(self, ingest: WayIn, gate: Gate, admission: Admission, limits: Limits) -> None:
         self._ingest = ingest
         self._admission = admission
         self._gate = gate

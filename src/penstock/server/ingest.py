@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from penstock.model.errors import PenstockError
 from penstock.otel.validate import RequestLimits, check_request
@@ -30,6 +30,14 @@ class Accepted:
 
     rejected: int = 0
     message: str = ""
+
+
+class WayIn(Protocol):
+    """Where a request's bytes go."""
+
+    async def take(self, signal: Signal, namespace: str, data: bytes) -> Accepted:
+        """Returns when the request is durable; Refusal says why it is not."""
+        ...
 
 
 class Ingest:

@@ -54,6 +54,10 @@ def check(config: Config) -> None:
             "tls.client_ca guards it; set one, or listen.unprotected to say that it is meant"
         )
     config.store_settings()
+    if config.buffer.url is not None:
+        from penstock.server.buffer_keeping import check_buffer
+
+        check_buffer(config)
     Gate(config.auth.tokens_file)
 
 
@@ -95,20 +99,28 @@ class Supervisor:
 
     async def run(self) -> None:
         """From the ready line to the end of the last worker."""
+        if self._config.buffer.url is not None:
+            await self._serve_and_let_go()
+            return
         directory = DataDirectory(self._config.data_dir)
         directory.create()
         lock = LocalFiles().lock(self._config.data_dir / ".lock")
         try:
-            await self._serve()
+            await self._serve_and_let_go()
         finally:
             remove_server_file(self._config.data_dir)
+            lock.release()
+
+    async def _serve_and_let_go(self) -> None:
+        try:
+            await self._serve()
+        finally:
             for each in self._sockets.values():
                 each.close()
-            lock.release()
 
     async def _serve(self) -> None:
         listen = self._config.listen
-        for name in ("grpc", "http", "flight", "web"):
+        for name in self._port_names:
             self._sockets[name] = reserve(listen.host, getattr(listen, f"{name}_port"))
         ports = {name: each.getsockname()[1] for name, each in self._sockets.items()}
         loop = asyncio.get_running_loop()
@@ -119,7 +131,8 @@ class Supervisor:
             Child(self._config, number, ports["grpc"], ports["http"])
             for number in range(self._config.workers)
         ]
-        self._flight = FlightChild(self._config, ports["flight"])
+        if "flight" in ports:
+            self._flight = FlightChild(self._config, ports["flight"])
         guards = [asyncio.create_task(self._guard(child)) for child in self._all()]
         queries = Queries(self._config)
         web = http_server(web_application(self._config, self._children, queries), self._config)
@@ -138,6 +151,12 @@ class Supervisor:
         web.should_exit = True
         await serving
 
+    @property
+    def _port_names(self) -> tuple[str, ...]:
+        """Where nothing is kept, there is nothing to ask for."""
+        kept = self._config.buffer.url is None
+        return ("grpc", "http", "flight", "web") if kept else ("grpc", "http", "web")
+
     def _all(self) -> list[Child]:
         return [*self._children, *([self._flight] if self._flight is not None else [])]
 
@@ -145,15 +164,19 @@ class Supervisor:
         """One line on stdout when every worker listens."""
         for child in self._all():
             await child.ready.wait()
+        buffer = self._config.buffer.url
         line = {
             "ready": True,
             "grpc": ports["grpc"],
             "http": ports["http"],
-            "flight": ports["flight"],
+            "flight": ports.get("flight"),
             "web": ports["web"],
-            "data_dir": str(self._config.data_dir.absolute()),
+            "data_dir": str(self._config.data_dir.absolute()) if buffer is None else None,
         }
-        self._describe(ports)
+        if buffer is None:
+            self._describe(ports)
+        else:
+            line["buffer"] = buffer
         sys.stdout.write(json.dumps(line) + "\n")
         sys.stdout.flush()
 

@@ -22,11 +22,7 @@ if TYPE_CHECKING:
 
 def web_application(config: Config, children: Sequence[Child], queries: Queries) -> Router:
     """Health, metrics and the API."""
-    parts = (
-        Admin(config, children),
-        TopicsApi(children),
-        QueryApi(config, queries),
-        SnapshotApi(queries),
-    )
+    kept = (TopicsApi(children), QueryApi(config, queries), SnapshotApi(queries))
+    parts = (Admin(config, children), *(kept if config.buffer.url is None else ()))
     routes = [route for part in parts for route in part.routes()]
     return Router([*routes, openapi_route()], Gate(config.auth.tokens_file), config.limits)

@@ -15,40 +15,26 @@ import logging
 import os
 import signal
 import sys
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import grpc.aio
-import pyarrow as pa
 import uvloop
 
 from penstock.metrics import Metrics
-from penstock.model.clock import SystemClock
-from penstock.model.errors import PenstockError
-from penstock.otel.signals import Signal
 from penstock.server import config as configuration
 from penstock.server.admission import SAMPLE_S, Admission
 from penstock.server.auth import Gate
-from penstock.server.decoding import DecoderProcess, RemoteDecoder
 from penstock.server.grpc import OtlpGrpc, options
 from penstock.server.http import OtlpHttp
 from penstock.server.http_server import bind, http_server
-from penstock.server.ingest import Ingest
+from penstock.server.keeping import StoreKeeping
 from penstock.server.logs import set_up_logging
-from penstock.server.rates import Rates
-from penstock.server.repeats import Repeats
-from penstock.server.stores import Stores
-from penstock.server.topics import describe
-from penstock.server.worker_flight import WorkerFlight
-from penstock.storage import DataDirectory
-from penstock.store.outside import DeliveredFile, acknowledge
 
 if TYPE_CHECKING:
     from penstock.server.config import Config
-    from penstock.store.decoding import Decoder
+    from penstock.server.keeping import Keeping
 
 _LOG = logging.getLogger(__name__)
-_TRY_AGAIN_S: Final = 2.0
-_LOOK_S: Final = 1.0
 
 
 class Worker:
@@ -58,29 +44,19 @@ class Worker:
         self._config = config
         self._number = number
         self._metrics = Metrics()
-        self._decoder = DecoderProcess()
-        decoders: dict[Signal, Decoder] = {
-            each: RemoteDecoder(self._decoder, each) for each in Signal
-        }
-        self._stores = Stores(
-            DataDirectory(config.data_dir), number, config, decoders, self._metrics
-        )
-        self._admission = Admission(config.limits, config.data_dir)
+        self._keeping = _keeping(config, number, self._metrics)
+        disk = config.data_dir if config.buffer.url is None else None
+        self._admission = Admission(config.limits, disk)
         self._gate = Gate(config.auth.tokens_file)
-        self._rates = Rates(SystemClock())
-        self._repeats = Repeats(config.dedupe, SystemClock())
-        ingest = Ingest(self._stores, self._repeats, config.limits)
-        ways = (ingest, self._gate, self._admission, config.limits)
+        ways = (self._keeping.way_in, self._gate, self._admission, config.limits)
         self._http = http_server(OtlpHttp(*ways), config)
         self._otlp_grpc = OtlpGrpc(*ways)
         self._grpc: grpc.aio.Server | None = None
-        self._flight: WorkerFlight | None = None
         self._tasks: list[asyncio.Task[None]] = []
-        self._stopping = asyncio.Event()
 
     async def start(self, grpc_port: int, http_port: int) -> None:
         """Recovers, then listens."""
-        await self._stores.open_all()
+        await self._keeping.open(lambda: {**self.report(), **self.topics()})
         self._grpc = grpc.aio.server(options=options(self._config.limits))
         self._grpc.add_generic_rpc_handlers(self._otlp_grpc.handlers())
         address = f"{_host(self._config)}:{grpc_port}"
@@ -90,25 +66,14 @@ class Worker:
         else:
             self._grpc.add_secure_port(address, credentials)
         await self._grpc.start()
-        self._flight = self._open_flight()
         listening = bind(self._config.listen.host, http_port)
         self._tasks = [
             asyncio.create_task(self._http.serve(sockets=[listening])),
             asyncio.create_task(self._sample()),
-            asyncio.create_task(self._open_missing()),
-            asyncio.create_task(self._acknowledge_outside()),
+            *map(asyncio.create_task, self._keeping.background()),
         ]
         while not self._http.started:
             await asyncio.sleep(0.005)
-
-    def _open_flight(self) -> WorkerFlight | None:
-        """Receiving does not depend on it: who finds no socket reads the log's files."""
-        about = (self._config.data_dir, self._number, self._stores)
-        try:
-            return WorkerFlight(*about, lambda: {**self.report(), **self.topics()})
-        except (OSError, pa.ArrowException) as error:
-            _LOG.error("what is hot cannot be asked for: %s", error)
-            return None
 
     async def stop(self) -> None:
         """Takes no more requests, answers those that it has, seals and closes."""
@@ -119,61 +84,46 @@ class Worker:
         for task in self._tasks[1:]:
             task.cancel()
         await asyncio.wait(self._tasks, timeout=deadline / 2)
-        if self._flight is not None:
-            await asyncio.to_thread(self._flight.stop)
-        await self._stores.close()
-        self._decoder.close()
-        self._repeats.close()
+        await self._keeping.close()
 
     async def flush(self) -> None:
-        """Seals everything now."""
-        await asyncio.gather(*(store.flush_async() for store in self._stores.all()))
+        """Everything that was taken is in its place."""
+        await self._keeping.flush()
 
     def report(self) -> dict[str, Any]:
         """What the supervisor asks for."""
         return {
             "worker": self._number,
             "pid": os.getpid(),
-            "failures": self._stores.failures(),
+            "failures": self._keeping.failures(),
             "pressure": self._admission.pressure,
             "disk_full": self._admission.disk_full,
             "in_flight_bytes": self._admission.in_flight_bytes,
-            "rates": self._rates.report(),
-            "repeats": self._repeats.hits,
+            **self._keeping.report(),
             "metrics": self._metrics.exposition().decode(),
         }
 
     def topics(self) -> dict[str, Any]:
-        """What its stores hold, and who reads them."""
-        return {"topics": [describe(*place) for place in self._stores.places()]}
-
-    async def _open_missing(self) -> None:
-        while True:
-            await asyncio.sleep(_TRY_AGAIN_S)
-            await self._stores.open_missing()
-
-    async def _acknowledge_outside(self) -> None:
-        """Looks how far the pipeline has come."""
-        file = DeliveredFile(self._config.data_dir)
-        while True:
-            await asyncio.sleep(_LOOK_S)
-            try:
-                delivered = file.read()
-                if delivered is not None:
-                    for store in self._stores.all():
-                        await asyncio.to_thread(acknowledge, store, delivered)
-            except (OSError, PenstockError) as error:
-                _LOG.error("what the pipeline has could not be acknowledged: %s", error)
+        """What it holds, and who reads it."""
+        return {"topics": self._keeping.topics()}
 
     async def _sample(self) -> None:
         while True:
             try:
                 self._admission.sample()
                 self._gate.refresh()
-                self._rates.sample(self._stores.all())
+                self._keeping.sample()
             except OSError as error:
                 _LOG.error("memory and disk could not be looked at: %s", error)
             await asyncio.sleep(SAMPLE_S)
+
+
+def _keeping(config: Config, number: int, metrics: Metrics) -> Keeping:
+    if config.buffer.url is None:
+        return StoreKeeping(config, number, metrics)
+    from penstock.server.buffer_keeping import BufferKeeping
+
+    return BufferKeeping(config, metrics)
 
 
 def _host(config: Config) -> str:

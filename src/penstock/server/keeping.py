@@ -1,0 +1,157 @@
+"""What a worker does with requests that have come in: stores on this disk, or the buffer.
+
+StoreKeeping    logs, open segments and sealed ones, in the data directory
+BufferKeeping   the queue on object storage (`buffer`)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import pyarrow as pa
+
+from penstock.model.clock import SystemClock
+from penstock.model.errors import PenstockError
+from penstock.otel.signals import Signal
+from penstock.server.decoding import DecoderProcess, RemoteDecoder
+from penstock.server.ingest import Ingest
+from penstock.server.rates import Rates
+from penstock.server.repeats import Repeats
+from penstock.server.stores import Stores
+from penstock.server.topics import describe
+from penstock.server.worker_flight import WorkerFlight
+from penstock.storage import DataDirectory
+from penstock.store.outside import DeliveredFile, acknowledge
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    from penstock.metrics import Metrics
+    from penstock.server.config import Config
+    from penstock.server.ingest import WayIn
+    from penstock.store.decoding import Decoder
+
+_LOG = logging.getLogger(__name__)
+_TRY_AGAIN_S: Final = 2.0
+_LOOK_S: Final = 1.0
+
+
+class Keeping(Protocol):
+    """One worker's. All of it belongs to one event loop."""
+
+    way_in: WayIn
+
+    async def open(self, report: Callable[[], dict[str, Any]]) -> None:
+        """Recovers what was left; `report` is what others may ask for."""
+        ...
+
+    async def close(self) -> None:
+        """Everything that was taken is durable and in order."""
+        ...
+
+    async def flush(self) -> None:
+        """As `close`, and goes on."""
+        ...
+
+    def background(self) -> list[Coroutine[Any, Any, None]]:
+        """What goes on until it is closed."""
+        ...
+
+    def sample(self) -> None:
+        """Looks at itself, now and then."""
+        ...
+
+    def failures(self) -> list[str]:
+        """What cannot be used at present, and why."""
+        ...
+
+    def report(self) -> dict[str, Any]:
+        """For whoever asks how it is."""
+        ...
+
+    def topics(self) -> list[dict[str, Any]]:
+        """What it holds, and who reads it."""
+        ...
+
+
+class StoreKeeping:
+    """A partition of every topic, on this disk."""
+
+    def __init__(self, config: Config, number: int, metrics: Metrics) -> None:
+        self._config = config
+        self._number = number
+        self._decoder = DecoderProcess()
+        decoders: dict[Signal, Decoder] = {
+            each: RemoteDecoder(self._decoder, each) for each in Signal
+        }
+        directory = DataDirectory(config.data_dir)
+        self._stores = Stores(directory, number, config, decoders, metrics)
+        self._rates = Rates(SystemClock())
+        self._repeats = Repeats(config.dedupe, SystemClock())
+        self._flight: WorkerFlight | None = None
+        self.way_in: WayIn = Ingest(self._stores, self._repeats, config.limits)
+
+    async def open(self, report: Callable[[], dict[str, Any]]) -> None:
+        """Opens every store of the partition."""
+        await self._stores.open_all()
+        self._flight = self._open_flight(report)
+
+    async def close(self) -> None:
+        """Seals and closes."""
+        if self._flight is not None:
+            await asyncio.to_thread(self._flight.stop)
+        await self._stores.close()
+        self._decoder.close()
+        self._repeats.close()
+
+    async def flush(self) -> None:
+        """Seals everything now."""
+        await asyncio.gather(*(store.flush_async() for store in self._stores.all()))
+
+    def background(self) -> list[Coroutine[Any, Any, None]]:
+        """Opens what could not be opened, and hears of the pipeline."""
+        return [self._open_missing(), self._acknowledge_outside()]
+
+    def sample(self) -> None:
+        """Counts."""
+        self._rates.sample(self._stores.all())
+
+    def failures(self) -> list[str]:
+        """Of the stores."""
+        return self._stores.failures()
+
+    def report(self) -> dict[str, Any]:
+        """Rates, and how many requests came again."""
+        return {"rates": self._rates.report(), "repeats": self._repeats.hits}
+
+    def topics(self) -> list[dict[str, Any]]:
+        """Of the stores that are open."""
+        return [describe(*place) for place in self._stores.places()]
+
+    def _open_flight(self, report: Callable[[], dict[str, Any]]) -> WorkerFlight | None:
+        """Receiving does not depend on it: who finds no socket reads the log's files."""
+        try:
+            return WorkerFlight(self._config.data_dir, self._number, self._stores, report)
+        except (OSError, pa.ArrowException) as error:
+            _LOG.error("what is hot cannot be asked for: %s", error)
+            return None
+
+    async def _open_missing(self) -> None:
+        while True:
+            await asyncio.sleep(_TRY_AGAIN_S)
+            await self._stores.open_missing()
+
+    async def _acknowledge_outside(self) -> None:
+        """Looks how far the pipeline has come."""
+        file = DeliveredFile(self._config.data_dir)
+        while True:
+            await asyncio.sleep(_LOOK_S)
+            try:
+                delivered = file.read()
+                if delivered is not None:
+                    for store in self._stores.all():
+                        await asyncio.to_thread(acknowledge, store, delivered)
+            except (OSError, PenstockError) as error:
+                _LOG.error("what the pipeline has could not be acknowledged: %s", error)
