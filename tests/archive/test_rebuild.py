@@ -60,8 +60,7 @@ async def test_descriptors_are_the_same_as_before(tmp_path: Path, compression: b
 async def test_an_archive_that_is_described_is_left_alone(tmp_path: Path) -> None:
     """So is a place without an archive."""
     async with world(tmp_path) as it:
-        with pytest.raises(ArchiveConflict, match="no archive"):
-            await rebuild_descriptors(it.catalog, await it.lease())
+        assert await rebuild_descriptors(it.catalog, await it.lease()) == ([], [])
         await _archived(it, 10)
         with pytest.raises(ArchiveConflict, match="has descriptors"):
             await rebuild_descriptors(it.catalog, await it.lease())

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from penstock.archive.settings import ArchiveSettings
-from penstock.archive.tiered import LiveLog, Local, LogFolder, TieredReader
+from penstock.archive.tiered import LiveLog, Local, LogFolder, TieredReader, earliest_offset
 from penstock.model.errors import ArchiveUnavailable, OffsetUnavailable
 from penstock.storage.files import LocalFiles
 from tests.archive.worlds import World, messages, world
@@ -106,6 +106,7 @@ async def test_an_archive_alone_can_be_read(tmp_path: Path) -> None:
         it.append(100)
         await (await it.uploader()).drain()
         reader = TieredReader(it.catalog, LogFolder(LocalFiles(), tmp_path / "none"), 40)
+        assert await earliest_offset(it.catalog, LogFolder(LocalFiles(), tmp_path / "none")) == 0
         batch = await reader.read_batch()
         assert batch is not None
         assert batch.first_offset == 40

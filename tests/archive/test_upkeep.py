@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from penstock.archive.reader import ArchiveReader
 from penstock.archive.settings import ArchiveSettings
-from penstock.model.errors import Fenced, OffsetUnavailable
+from penstock.model.errors import Fenced, MetadataUnavailable, OffsetUnavailable
+from tests.archive.faults import FaultyMetadata
 from tests.archive.worlds import drained, messages, world
 from tests.servers.loops import in_loop
+from tests.simulation.objects import Script
+
+if TYPE_CHECKING:
+    from penstock.storage.metadata import Metadata
 
 _SMALL = ArchiveSettings(upload_bytes=64 * 1024)
 
@@ -87,6 +95,51 @@ async def test_a_fenced_owner_removes_nothing(tmp_path: Path) -> None:
         with pytest.raises(Fenced):
             await first.tidy()
         assert await it.archived() == messages(0, 4000)
+
+
+@in_loop
+async def test_a_descriptor_may_come_late(tmp_path: Path) -> None:
+    """An object whose descriptor was sent and not answered is not removed: it may yet be there."""
+    async with world(tmp_path) as it:
+        it.append(100)
+        late = _LateCommits(it.metadata)
+        inner, it.metadata = it.metadata, late
+        uploader = await it.uploader()
+        late.key = it.catalog.descriptor_key(0)
+        with pytest.raises(MetadataUnavailable):
+            await uploader.upload_once()
+        await uploader.tidy()
+        await late.arrive()
+        it.metadata = inner
+        assert await it.archived() == messages(0, 100)
+
+
+class _LateCommits(FaultyMetadata):
+    """Holds a commit of one key back until it is let go, and says that nobody answered."""
+
+    def __init__(self, inner: Metadata) -> None:
+        super().__init__(inner, Script())
+        self.key = ""
+        self._held: list[Callable[[], Awaitable[int]]] = []
+
+    async def commit(
+        self,
+        puts: Mapping[str, bytes],
+        *,
+        deletes: Sequence[str] = (),
+        conditions: Mapping[str, int | None] | None = None,
+    ) -> int:
+        """Later, for that key."""
+        call = functools.partial(super().commit, dict(puts), deletes=deletes, conditions=conditions)
+        if self.key not in puts:
+            return await call()
+        self._held.append(call)
+        raise MetadataUnavailable("no answer")
+
+    async def arrive(self) -> None:
+        """What was held back is carried out."""
+        for call in self._held:
+            await call()
 
 
 @in_loop

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import json
 import shutil
 import tracemalloc
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,10 +18,11 @@ from penstock.archive.settings import ArchiveSettings
 from penstock.archive.sources import OpenLog
 from penstock.archive.uploader import CHECKPOINT_NAME
 from penstock.log import Log
-from penstock.model.errors import ArchiveConflict, Fenced, InvalidSetting
-from penstock.storage.objects import open_objects
+from penstock.model.errors import ArchiveConflict, Fenced, InvalidSetting, ObjectsUnavailable
+from penstock.storage.objects import Upload, open_objects
 from tests.archive.worlds import SMALL_FILES, messages, world
 from tests.servers.loops import in_loop
+from tests.simulation.objects import FaultyObjects, Script
 
 if TYPE_CHECKING:
     from tests.servers.seaweed import S3Server
@@ -216,6 +220,22 @@ async def test_objects_without_metadata_are_not_taken_for_abandoned(tmp_path: Pa
 
 
 @in_loop
+async def test_what_left_the_log_unarchived_is_lost_and_named(tmp_path: Path) -> None:
+    """The archive goes on with what is there; the descriptor says what is not."""
+    async with world(tmp_path) as it:
+        it.append(100)
+        uploader = await it.uploader()
+        await uploader.drain()
+        it.append(3000)
+        for file in it.log.sealed_files[:2]:
+            file.path.unlink()
+        start = it.log.sealed_files[1].end_offset
+        await uploader.drain()
+        assert (await it.catalog.all())[1].lost == ((100, start),)
+        assert await it.archived() == messages(0, 100) + messages(start, 3100)
+
+
+@in_loop
 async def test_messages_that_are_not_synced_are_not_archived(tmp_path: Path) -> None:
     """What a power loss could take back is left to a later upload."""
     settings = replace(SMALL_FILES, durability="buffer")
@@ -258,3 +278,50 @@ async def test_an_upload_needs_little_memory(tmp_path: Path, s3: S3Server, kind:
             tracemalloc.stop()
         assert (await it.catalog.all())[-1].size > 40_000_000
         assert peak_bytes < 28_000_000
+
+
+@in_loop
+async def test_a_cancelled_upload_leaves_nothing(tmp_path: Path) -> None:
+    """Cancelled at any moment it shows no object, and the next attempt is whole."""
+    async with world(tmp_path) as it:
+        it.append(3000)
+        uploader = await it.uploader()
+        for turns in range(0, 60, 3):
+            uploading = asyncio.ensure_future(uploader.upload_once())
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            uploading.cancel()
+            await asyncio.gather(uploading, return_exceptions=True)
+        await uploader.drain()
+        await uploader.tidy()
+        assert await it.archived() == messages(0, 3000)
+        assert len(await it.object_ids()) == len(await it.catalog.all())
+
+
+class _CutsUploads(FaultyObjects):
+    """A store that says it has the whole object, and has not."""
+
+    @contextlib.asynccontextmanager
+    async def upload(self, key: str) -> AsyncIterator[Upload]:
+        """Keeps the first half."""
+        async with super().upload(key) as upload:
+            yield upload
+        found = await self.get(key)
+        assert found is not None
+        await self.put(key, found.data[: len(found.data) // 2])
+
+
+@in_loop
+async def test_an_object_that_did_not_arrive_whole_is_not_described(tmp_path: Path) -> None:
+    """The log keeps what is in it, and it is uploaded again."""
+    async with world(tmp_path) as it:
+        it.append(3000)
+        objects, it.objects = it.objects, _CutsUploads(it.objects, Script())
+        with pytest.raises(ObjectsUnavailable, match="not the"):
+            await (await it.uploader()).drain()
+        assert await it.catalog.all() == []
+        it.log.enforce_retention()
+        assert it.log.start_offset == 0
+        it.objects = objects
+        await (await it.uploader()).drain()
+        assert await it.archived() == messages(0, 3000)

@@ -141,7 +141,7 @@ class Queue:
         """Makes a batch of each entry, one after the other; their sequences."""
         sequences = []
         for entry in entries:
-            handle = await producer.produce([entry], b"about " + entry)
+            handle = await producer.produce([entry], b"about " + entry[:20])
             await self.time.until(producer.flush())
             assert handle.watcher.result()
             sequences.append(handle.watcher.sequence)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.model.errors import Fenced, InvalidArgument, ObjectsUnavailable
+from penstock.model.errors import Fenced, InvalidArgument, ObjectsUnavailable, QueueClosed
 from penstock.queue.format import decode_manifest
 from tests.queue.helpers import MANIFEST, Queue, held, quiet
 from tests.servers.loops import in_loop
@@ -93,6 +93,32 @@ async def test_consumer_fenced_while_it_fetches_hands_nothing_out(plain: PlainOb
 
 
 @in_loop
+async def test_batch_that_the_successor_had_removed_is_not_called_missing(
+    plain: PlainObjects,
+) -> None:
+    """The consumer is fenced; nothing is damaged."""
+    queue = await filled(plain)
+    old = await queue.consumer(read_ahead_batches=0)
+    original = plain.get
+    slow_get, gate = held(original)
+
+    async def get(key: str, **named: Any) -> Any:
+        work = slow_get if key.endswith(".batch") else original
+        return await work(key, **named)
+
+    plain.get = get
+    waiting = asyncio.ensure_future(old.next_batch())
+    await quiet()
+    new = await queue.consumer(2)
+    await new.flush()
+    await queue.time.passes(1.0)
+    assert (await queue.collector(grace_s=0.0).collect()).batches == 3
+    gate.set()
+    with pytest.raises(Fenced):
+        await waiting
+
+
+@in_loop
 async def test_dequeue_that_comes_after_the_fencing_changes_nothing(plain: PlainObjects) -> None:
     """The swap was prepared before, and is refused by the store."""
     queue = await filled(plain)
@@ -151,3 +177,67 @@ async def test_appends_do_not_fence(plain: PlainObjects) -> None:
     await queue.collector(grace_s=0.0).collect()
     assert (await consumer.next_batch()).entries == [b"a"]
     await producer.close()
+
+
+@in_loop
+async def test_call_that_waits_hears_of_the_fencing_that_another_found(plain: PlainObjects) -> None:
+    """Two tasks share a consumer: one waits for a batch while the other acknowledges."""
+    queue = await filled(plain)
+    old = await queue.consumer(read_ahead_batches=0)
+    await old.next_batch()
+    original = plain.get
+    slow_get, gate = held(original)
+
+    async def get(key: str, **named: Any) -> Any:
+        work = slow_get if key.endswith(".batch") else original
+        return await work(key, **named)
+
+    plain.get = get
+    waiting = asyncio.ensure_future(old.next_batch())
+    await quiet()
+    await queue.consumer()
+    with pytest.raises(Fenced):
+        await old.ack(0)
+    gate.set()
+    with pytest.raises(Fenced):
+        await waiting
+
+
+@in_loop
+async def test_call_that_waits_hears_of_the_closing(plain: PlainObjects) -> None:
+    """It is not cancelled: nobody cancelled it."""
+    queue = await filled(plain)
+    consumer = await queue.consumer()
+    original = plain.get
+    slow_get, gate = held(original)
+
+    async def get(key: str, **named: Any) -> Any:
+        work = slow_get if key.endswith(".batch") else original
+        return await work(key, **named)
+
+    plain.get = get
+    waiting = asyncio.ensure_future(consumer.next_batch())
+    await quiet()
+    await consumer.close()
+    with pytest.raises(QueueClosed):
+        await waiting
+    assert not gate.is_set()
+
+
+@in_loop
+async def test_fenced_consumer_closes_without_complaint(plain: PlainObjects) -> None:
+    """Its successor dequeues; garbage is its business, too."""
+    queue = await filled(plain)
+    old = await queue.consumer(gc_interval_s=5.0, gc_grace_period_s=0.0)
+    await old.next_batch()
+    await old.ack(0)
+    new = await queue.consumer(0)
+    await new.flush()
+    with pytest.raises(Fenced):
+        await old.next_batch()
+    await queue.time.passes(60.0)
+    assert len([key for key in plain.objects if key.endswith(".batch")]) == 3
+    await old.close()
+    third = await queue.consumer()
+    await new.close()
+    assert (await third.next_batch()).entries == [b"b"]

@@ -21,6 +21,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from penstock.model.errors import (
     Fenced,
+    ObjectConflict,
     ObjectsUnavailable,
     OutcomeUnknown,
     PenstockError,
@@ -56,20 +57,49 @@ class SkewedClock:
 
 
 class Slow:
-    """A store as one machine sees it: while `held`, what it writes to the manifest waits."""
+    """A store as one machine sees it, over a line that holds requests back.
 
-    def __init__(self, inner: FaultyObjects) -> None:
+    While `held`, what it writes to the manifest waits. While `late`, each write seems to fail and
+    is carried out some time later.
+    """
+
+    def __init__(self, inner: FaultyObjects, time: Time, random: Random) -> None:
         self._inner = inner
+        self._time = time
+        self._random = random
+        self._under_way: set[asyncio.Task[None]] = set()
         self.held = False
+        self.late = False
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
 
+    async def put(self, key: str, data: Any) -> Any:
+        """Perhaps later."""
+        return await self._now_or_later(self._inner.put, key, data)
+
+    async def create(self, key: str, data: Any) -> Any:
+        """Perhaps later."""
+        return await self._now_or_later(self._inner.create, key, data)
+
     async def replace(self, key: str, data: Any, expected: Any) -> Any:
-        """Waits, then goes on as if nothing had been."""
+        """Perhaps later, perhaps held."""
         while self.held:
             await asyncio.sleep(0)
-        return await self._inner.replace(key, data, expected)
+        return await self._now_or_later(self._inner.replace, key, data, expected)
+
+    async def _now_or_later(self, work: Any, *arguments: Any) -> Any:
+        if not self.late or self._random.random() < 0.3:
+            return await work(*arguments)
+        task = asyncio.ensure_future(self._later(work, *arguments))
+        self._under_way.add(task)
+        task.add_done_callback(self._under_way.discard)
+        raise ObjectsUnavailable("no answer in time")
+
+    async def _later(self, work: Any, *arguments: Any) -> None:
+        await self._time.sleep(self._random.choice([0.01, 0.2, 3.0, 20.0]))
+        with contextlib.suppress(ObjectConflict, ObjectsUnavailable):
+            await work(*arguments)
 
 
 @dataclass
@@ -109,7 +139,8 @@ class QueueMachine(RuleBasedStateMachine):
         self.faults.active = False
         self.plain = PlainObjects()
         self.queue = Queue(FaultyObjects(self.plain, self.faults), seed=seed, version=self.version)
-        self.stores = [Slow(self.queue.objects) for _ in range(PRODUCERS)]
+        lines = [Random(seed + number) for number in range(PRODUCERS)]
+        self.stores = [Slow(self.queue.objects, self.queue.time, line) for line in lines]
         self.clocks = [SkewedClock(self.queue.time) for _ in range(PRODUCERS)]
         self.collector_clock = SkewedClock(self.queue.time)
         for number in range(PRODUCERS):
@@ -176,6 +207,11 @@ class QueueMachine(RuleBasedStateMachine):
         """What a producer writes to the manifest takes its time, or comes through at last."""
         self.stores[number].held = not self.stores[number].held
 
+    @rule(number=producer_numbers)
+    def delay(self, number: int) -> None:
+        """A producer's requests arrive long after it gave up waiting, or in time again."""
+        self.stores[number].late = not self.stores[number].late
+
     @rule(data=st.data())
     def clock_jumps(self, data: st.DataObject) -> None:
         """A machine's wall clock is set."""
@@ -196,7 +232,8 @@ class QueueMachine(RuleBasedStateMachine):
         if self.producers:
             self.faults.active = False
             for store in self.stores:
-                store.held = False
+                store.held = store.late = False
+            self._run(self.queue.time.passes(30.0))
             self._run(self._finish())
             self._check()
         self.runner.close()
@@ -244,7 +281,7 @@ class QueueMachine(RuleBasedStateMachine):
         return self.runner.run(timed())
 
     async def _open_producer(self, number: int) -> AsyncProducer:
-        self.stores[number].held = False
+        self.stores[number].held = self.stores[number].late = False
         parts = {"objects": self.stores[number], "clock": self.clocks[number]}
         chunk = {"tail_bytes": 200 + 150 * number}
         opening: Any = lambda: self.queue.producer(**parts, **SMALL, **chunk)  # noqa: E731

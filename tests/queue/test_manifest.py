@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from penstock.model.errors import Damaged, FormatError, ManifestLost, ObjectMissing
-from penstock.queue import ConsumerSettings, QueueSettings
+from penstock.model.errors import Damaged, FormatError, InvalidSetting, ManifestLost, ObjectMissing
+from penstock.queue import ConsumerSettings, GarbageCollector, GarbageSettings, QueueSettings
 from penstock.queue.format import decode_manifest, encode_manifest
 from penstock.queue.manifest import ManifestObject
 from tests.queue.helpers import MANIFEST, Queue, entries_of, everything
@@ -23,9 +23,9 @@ versions = pytest.mark.parametrize("version", [1, 2])
 @versions
 @in_loop
 async def test_queue_is_made_with_an_identity(plain: PlainObjects, version: int) -> None:
-    """The manifest first, then what says that there is one."""
+    """The manifest first, then what says that there is one, and whose the batches are."""
     await ManifestObject(plain, QueueSettings(manifest_version=version)).open()
-    assert list(plain.objects) == [MANIFEST, f"{MANIFEST}.id"]
+    assert list(plain.objects) == [MANIFEST, f"{MANIFEST}.id", "ingest/owner.id"]
     assert decode_manifest(plain.objects[MANIFEST]).version == version
 
 
@@ -87,6 +87,48 @@ async def test_truncated_manifest_is_refused_by_everyone(plain: PlainObjects, ve
         assert plain.objects[MANIFEST] == whole[:length]
 
 
+@pytest.mark.parametrize("position", range(4))
+@in_loop
+async def test_queue_that_another_makes_at_the_same_time_is_no_loss(
+    plain: PlainObjects, position: int
+) -> None:
+    """Whichever look of the one the other's making comes before, batch and all."""
+    queue = Queue(plain)
+    original = plain._turn
+    turns = 0
+
+    async def turn(operation: str, key: str) -> None:
+        nonlocal turns
+        turns += 1
+        if turns == position + 1:
+            plain._turn = original
+            producer = await queue.producer()
+            await queue.produced(producer, b"other")
+            await producer.close()
+        await original(operation, key)
+
+    plain._turn = turn
+    consumer = await queue.consumer()
+    assert entries_of(await everything(consumer)) == [b"other"]
+    assert turns > position
+
+
+@pytest.mark.parametrize("key", [MANIFEST, f"{MANIFEST}.id", "ingest/owner.id"])
+@in_loop
+async def test_flipped_byte_is_refused_by_everyone(plain: PlainObjects, key: str) -> None:
+    """Wherever it is, in the manifest and in what stands beside it."""
+    queue = Queue(plain)
+    producer = await queue.producer()
+    await queue.produced(producer, b"one")
+    await producer.close()
+    whole = plain.objects[key]
+    for at in range(len(whole)):
+        plain.write(key, whole[:at] + bytes([whole[at] ^ 0x04]) + whole[at + 1 :])
+        for part in (queue.producer, queue.consumer, queue.collector().collect):
+            with pytest.raises((FormatError, InvalidSetting)):
+                await part()
+
+
 @in_loop
 async def test_manifest_brought_back_goes_on(plain: PlainObjects) -> None:
     """Nothing that was acknowledged before is missing."""
@@ -144,6 +186,20 @@ async def test_damaged_identity_is_refused(plain: PlainObjects) -> None:
     plain.write(f"{MANIFEST}.id", b"{}")
     with pytest.raises(Damaged):
         await ManifestObject(plain, QueueSettings()).open()
+
+
+@in_loop
+async def test_queues_do_not_share_a_prefix(plain: PlainObjects) -> None:
+    """Each one's garbage collector would delete the other's batches."""
+    await ManifestObject(plain, QueueSettings()).open()
+    other = QueueSettings(manifest_path="ingest/other")
+    with pytest.raises(InvalidSetting, match="ingest/manifest"):
+        await ManifestObject(plain, other).open()
+    settings = GarbageSettings(manifest_path="ingest/other")
+    with pytest.raises(InvalidSetting):
+        await GarbageCollector(plain, settings).collect()
+    apart = QueueSettings(manifest_path="ingest/other2", data_path_prefix="ingest/apart")
+    await ManifestObject(plain, apart).open()
 
 
 @in_loop

@@ -225,9 +225,23 @@ async def test_call_that_can_never_succeed_is_refused(plain: PlainObjects) -> No
     producer = await Queue(plain).producer(max_buffered_bytes=10)
     with pytest.raises(MessageTooLarge):
         await producer.produce([b"12345678901"])
-    with pytest.raises(InvalidArgument):
-        await producer.produce([])
+    for wrong in ([], [5], ["text"]):
+        with pytest.raises(InvalidArgument):
+            await producer.produce(wrong)
     await producer.close()
+
+
+@in_loop
+async def test_metadata_do_not_make_the_manifest_large(plain: PlainObjects) -> None:
+    """They are bounded for each call, and much of them ends a batch."""
+    queue = Queue(plain)
+    producer = await queue.producer(flush_interval_s=3600.0)
+    with pytest.raises(MessageTooLarge, match="metadata"):
+        await producer.produce([b"a"], bytes(65_537))
+    handles = [await producer.produce([b"a"], bytes(65_536)) for _ in range(9)]
+    await queue.time.passes(1.0)
+    assert [handle.watcher.result() for handle in handles] == [True] * 5 + [None] * 4
+    await producer.abandon()
 
 
 # --- faults ------------------------------------------------------------------------------------

@@ -50,8 +50,7 @@ class Archiving:
         self.catalog = catalog
         self.lease = lease
         self.log = log
-        source = OpenLog(log, raise_floor=store is None)
-        self.uploader = Uploader(catalog, lease, folder, source, settings, clock=clock)
+        self.uploader = Uploader(catalog, lease, folder, OpenLog(log), settings, clock=clock)
         self.progress = Progress(catalog, lease, clock, store)
         self._keeping: asyncio.Task[None] | None = None
         self._tasks: list[asyncio.Task[None]] = []

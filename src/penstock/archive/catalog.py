@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock.archive.format import decode_descriptor
+from penstock.model.errors import InvalidTopic
 from penstock.model.topics import Topic, decode_part, encode_part
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ _TOGETHER = 20
 async def rebuild_descriptors(catalog: Catalog, lease: Lease) -> tuple[list[Descriptor], list[str]]:
     """Reads every object and describes those that follow each other; also returns what it left.
 
-    ArchiveConflict: there are descriptors already, or no archive at all. Objects that cannot be
+    ArchiveConflict: there are descriptors already. Objects that cannot be
     read to their end, and first attempts that a later object covers, are left alone. Safe to repeat
     after an interruption that left no descriptor; the archive is usable when all are there.
     """
@@ -34,7 +34,7 @@ async def rebuild_descriptors(catalog: Catalog, lease: Lease) -> tuple[list[Desc
         raise ArchiveConflict(f"{catalog.path} has descriptors; nothing was changed")
     identity = await marked_id(catalog)
     if identity is None:
-        raise ArchiveConflict(f"there is no archive at {catalog.path}")
+        return [], []
     found, unreadable = await _described(catalog)
     chosen = choose(found)
     # The newest first: what is interrupted does not look like a shorter archive to go on with.

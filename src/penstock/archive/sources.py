@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from penstock.storage.files import Files
 
 
+PARTY = "archive"
+"""Who the log keeps messages for: `Store.open(…, keep_for=[PARTY])`, `Log.keep_for(PARTY)`."""
+
+
 class Source(Protocol):
     """A log that is to be archived."""
 
@@ -41,13 +45,9 @@ class Source(Protocol):
 class OpenLog:
     """The log that this process writes."""
 
-    def __init__(self, log: Log, *, raise_floor: bool = True) -> None:
-        """`raise_floor`: the archive alone decides what the log may forget.
-
-        Not for the log of a store, which must keep what is not in a segment yet.
-        """
+    def __init__(self, log: Log) -> None:
         self._log = log
-        self._raise_floor = raise_floor
+        log.keep_for(PARTY)
 
     def end_offset(self) -> int:
         """What readers see is synced, save with `buffer`: there only finished files are."""
@@ -64,9 +64,8 @@ class OpenLog:
         return max(0, waiting - position)
 
     def let_go(self, offset: int) -> None:
-        """Raises the log's floor."""
-        if self._raise_floor:
-            self._log.set_floor(offset)
+        """Raises the archive's floor in the log."""
+        self._log.set_floor(offset, PARTY)
 
 
 class SealedFiles:

@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from penstock.archive.catalog import Catalog
-from penstock.model.errors import InvalidTopic
-from penstock.model.topics import Topic, decode_part
+from penstock.archive.catalog import Catalog, archived_partitions
 from penstock.storage.metadata.format import decode_beat, decode_holder
 
 if TYPE_CHECKING:

@@ -137,6 +137,12 @@ class LogFolder:
             self._reader = None
 
 
+async def earliest_offset(catalog: Catalog, local: Local) -> int:
+    """Where a topic begins: in its archive, else in its log, else at 0."""
+    first = await catalog.first()
+    return first.start_offset if first is not None else local.start_offset() or 0
+
+
 class TieredReader:
     """A position in a topic, wherever its messages are. For one task at a time.
 

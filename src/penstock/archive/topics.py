@@ -15,7 +15,7 @@ from penstock.archive.archiving import Archiving
 from penstock.archive.catalog import DEFAULT_ROOT, Catalog
 from penstock.archive.identity import establish
 from penstock.archive.sources import log_identity
-from penstock.archive.tiered import LiveLog, TieredReader
+from penstock.archive.tiered import LiveLog, TieredReader, earliest_offset
 from penstock.archive.uploader import CHECKPOINT_NAME, check_belongs
 from penstock.log import Log
 from penstock.log.survey import survey_log
@@ -152,8 +152,7 @@ class ArchivedTopic(Archiving):
         """Goes on where the subscriber was, here or elsewhere; a new one begins at `start`."""
         offset = self.progress.offset(name)
         if offset is None:
-            first = await self.catalog.first()
-            earliest = first.start_offset if first is not None else self.log.start_offset
+            earliest = await earliest_offset(self.catalog, LiveLog(self.log))
             named = {"earliest": earliest, "latest": self.log.end_offset}
             offset = named[start] if isinstance(start, str) else start
         self.progress.note(name, offset)

@@ -50,24 +50,33 @@ class Upkeep:
         return len(gone)
 
     async def clean(self) -> int:
-        """Removes objects that no descriptor names; returns how many.
+        """Removes objects that no descriptor names, nor ever will; returns how many.
 
-        Only while no upload of this owner is under way. Objects of a later epoch are left to their
-        owner. An object that a list does not show yet is found by the next cleaning.
+        An object that a list does not show yet is found by the next cleaning.
         """
         prefix = self._catalog.objects_prefix
         names = [info.key async for info in self._catalog.objects.list(prefix)]
         # In this order: a descriptor that is made between the two keeps its object.
-        known = {self._catalog.object_key(one.object_id) for one in await self._catalog.all()}
-        orphans = [key for key in names if key not in known and self._is_ours(key)]
+        descriptors = await self._catalog.all()
+        known = {self._catalog.object_key(one.object_id) for one in descriptors}
+        end = descriptors[-1].end_offset if descriptors else 0
+        orphans = [key for key in names if key not in known and self._is_forlorn(key, end)]
         self._lease.check()
         for start in range(0, len(orphans), _TOGETHER):
             await self._catalog.objects.delete(*orphans[start : start + _TOGETHER])
         return len(orphans)
 
-    def _is_ours(self, key: str) -> bool:
+    def _is_forlorn(self, key: str, end: int) -> bool:
+        """Whether a descriptor of it would be refused, also one that is still on its way.
+
+        It is of an earlier epoch, or begins where another object stands or stood. Objects of a
+        later epoch are left to their owner.
+        """
         parsed = parse_object_id(key.removeprefix(self._catalog.objects_prefix))
-        return parsed is not None and parsed[0] <= self._lease.epoch
+        if parsed is None:
+            return False
+        epoch, start, _ = parsed
+        return epoch < self._lease.epoch or (epoch == self._lease.epoch and start < end)
 
 
 def removable(

@@ -16,28 +16,27 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from penstock.archive import format as fmt
-from penstock.archive.encoder import ObjectEncoder
+from penstock.archive.carrier import Carrier
 from penstock.archive.identity import establish
 from penstock.archive.settings import ArchiveSettings
 from penstock.archive.sources import log_identity
-from penstock.archive.tail import LogTail
 from penstock.archive.upkeep import Upkeep
 from penstock.log.inventory import file_name
 from penstock.log.survey import log_files
 from penstock.model.clock import Clock, SystemClock
 from penstock.model.errors import (
     ArchiveConflict,
-    Damaged,
     FormatError,
     MetadataChanged,
     MetadataUnavailable,
+    ObjectConflict,
     ObjectsUnavailable,
+    OffsetUnavailable,
 )
 from penstock.storage.files import LocalFiles, read_whole, write_atomically
 
 if TYPE_CHECKING:
     import uuid
-    from collections.abc import AsyncGenerator
     from pathlib import Path
 
     from penstock.archive.catalog import Catalog
@@ -48,9 +47,6 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 CHECKPOINT_NAME = "archive.ckpt"
-_LOOKS = 100
-"""How often the end of a file is looked at again before it counts as unreadable."""
-_LOOK_PAUSE_S = 0.02
 _MAX_RETRY_S = 60.0
 
 
@@ -94,9 +90,11 @@ class Uploader:
         self._source = source
         self._files = files or LocalFiles()
         self._clock = clock or SystemClock()
+        self._carrier = Carrier(catalog, lease, self._files, self._log_folder)
         self._upkeep = Upkeep(catalog, lease, self.settings, self._clock)
         self._place: Place | None = None
-        self._archived: int | None = None  # None: the metadata must be asked
+        self._archived: int | None = None
+        self._is_certain = False  # of that; otherwise the metadata must be asked
         self._waiting_since: float | None = None
         self._stopping = asyncio.Event()
 
@@ -181,9 +179,9 @@ class Uploader:
             return None
         log_id = await asyncio.to_thread(log_identity, self._files, self._log_folder)
         assert log_id is not None
-        self._archived = None  # until it is certain again
+        self._is_certain = False  # until the descriptor is recorded
         header = fmt.Header(log_id, self._lease.epoch, start, end, self._flags())
-        descriptor, place = await self._upload(header)
+        descriptor, place = await self._carrier.carry(header, self._place, self._now())
         recorded = await self._record(descriptor)
         if recorded.object_id == descriptor.object_id:
             await asyncio.to_thread(self._write_checkpoint, place, descriptor)
@@ -191,75 +189,6 @@ class Uploader:
         self._settle(recorded.end_offset)
         self._count(descriptor)
         return recorded
-
-    async def _upload(self, header: fmt.Header) -> tuple[Descriptor, Place | None]:
-        encoder = ObjectEncoder(header)
-        object_id = fmt.object_id(header.epoch, header.start_offset, header.end_offset)
-        tail = LogTail(self._files, self._log_folder, header.start_offset, self._place)
-        try:
-            async with self.catalog.objects.upload(self.catalog.object_key(object_id)) as upload:
-                # Closed at once, so that nobody reads when the tail is closed.
-                async with contextlib.aclosing(self._blocks(tail, encoder, header)) as blocks:
-                    async for block in blocks:
-                        await upload.write(block)
-                self._lease.check()
-            place = tail.place
-        finally:
-            tail.close()
-        for lost in tail.lost:
-            _LOG.error("%s: not in the archive: %s", self.catalog.topic, lost)
-        etag = upload.version.etag if upload.version is not None else None
-        return self._describe(header, object_id, encoder, etag), place
-
-    async def _blocks(
-        self, tail: LogTail, encoder: ObjectEncoder, header: fmt.Header
-    ) -> AsyncGenerator[bytes]:
-        """The object's bytes; the next ones are read while these are on their way."""
-        end = header.end_offset
-        yield encoder.begin()
-        reading = asyncio.ensure_future(self._next_blocks(tail, encoder, end))
-        try:
-            while (blocks := await reading) is not None:
-                reading = asyncio.ensure_future(self._next_blocks(tail, encoder, end))
-                for block in blocks:
-                    yield block
-        finally:
-            await asyncio.gather(reading, return_exceptions=True)  # a thread is not cancelled
-        for block in encoder.finish():
-            yield block
-
-    async def _next_blocks(
-        self, tail: LogTail, encoder: ObjectEncoder, end: int
-    ) -> list[bytes] | None:
-        """None at the end. A file that ends before is looked at again: it may just be replaced."""
-        for _ in range(_LOOKS):
-            blocks = await asyncio.to_thread(_read_and_encode, tail, encoder, end)
-            if blocks is not None:
-                return blocks
-            if tail.position >= end:
-                return None
-            await asyncio.sleep(_LOOK_PAUSE_S)
-        raise Damaged(f"the log cannot be read from offset {tail.position} to {end}")
-
-    def _describe(
-        self, header: fmt.Header, object_id: str, encoder: ObjectEncoder, etag: str | None
-    ) -> Descriptor:
-        return fmt.Descriptor(
-            object_id=object_id,
-            start_offset=header.start_offset,
-            end_offset=header.end_offset,
-            size=encoder.size,
-            etag=etag,
-            checksum=encoder.checksum,
-            created_at=self._now(),
-            completed=True,
-            offset_index=tuple(encoder.index),
-            epoch=header.epoch,
-            log_id=str(header.log_id),
-            messages=encoder.messages,
-            compression="zstd" if header.flags & fmt.ZSTD else None,
-            lost=tuple(encoder.lost),
-        )
 
     async def _record(self, descriptor: Descriptor) -> Descriptor:
         """Makes the object part of the archive; the one that stands there where one does."""
@@ -278,7 +207,7 @@ class Uploader:
 
     async def _synchronised(self) -> int:
         """The end of the archive, from the metadata where this object is not certain of it."""
-        if self._archived is None:
+        if not self._is_certain:
             await establish(self.catalog, self._lease)
             last = await self.catalog.last()
             place = await asyncio.to_thread(self._read_checkpoint)
@@ -293,7 +222,7 @@ class Uploader:
         return self._archived
 
     def _settle(self, archived: int) -> None:
-        self._archived = archived
+        self._archived, self._is_certain = archived, True
         self.failure = None
         self._source.let_go(archived)
 
@@ -349,12 +278,7 @@ class Uploader:
         if self.failure != str(error):
             _LOG.warning("%s is not archived at present: %s", self.catalog.topic, error)
         self.failure = str(error)
-        self._archived = None
-
-
-def _read_and_encode(tail: LogTail, encoder: ObjectEncoder, end: int) -> list[bytes] | None:
-    batch = tail.read(end)
-    return encoder.add(*batch) if batch is not None else None
+        self._is_certain = False
 
 
 def check_belongs(
@@ -375,10 +299,12 @@ def check_belongs(
 
 
 _TRANSIENT = (
+    ObjectConflict,
     ObjectsUnavailable,
     MetadataUnavailable,
     MetadataChanged,
     ArchiveConflict,
+    OffsetUnavailable,
     FormatError,
     OSError,
 )

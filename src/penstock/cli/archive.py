@@ -72,7 +72,7 @@ def status(
 
     Asks the metadata store alone; works with the server running or stopped.
 
-    Example: penstock archive status --objects s3://telemetry/archive --metadata etcd://etcd:2379
+    Example: penstock archive status --objects s3://telemetry/archive
     """
     found = asyncio.run(_statuses(objects_url, metadata_url or _default(data_dir), root))
     if as_json:
@@ -119,7 +119,7 @@ def upload(
     For a server that is stopped, or runs without an archive; one that archives does this by itself.
     TOPIC is /namespace/name; without it every topic is uploaded. Safe to repeat and to interrupt.
 
-    Example: penstock archive upload --data-dir data --objects s3://telemetry/archive
+    Example: penstock archive upload --objects s3://telemetry/archive
     """
     directory = existing_data_directory(data_dir)
     partitions = partitions_of(directory, topic, None)
@@ -161,7 +161,7 @@ def rebuild(
     Reads every object of the topic. Changes nothing where there are descriptors already, and never
     an object.
 
-    Example: penstock archive rebuild /default/traces --objects s3://telemetry/archive
+    Example: penstock archive rebuild --objects s3://telemetry/archive traces
     """
 
     async def work(objects: ObjectStore, metadata: Metadata) -> list[dict[str, Any]]:
@@ -171,6 +171,8 @@ def rebuild(
     (found,) = asyncio.run(_with_stores(objects_url, where, work))
     if as_json:
         print_json(found)
+    elif not found["objects"]:
+        click.echo(f"nothing is archived of {topic}")
     else:
         left = f", {len(found['left'])} left alone" if found["left"] else ""
         click.echo(f"{topic}: {found['objects']} objects to offset {found['end_offset']}{left}")

@@ -51,7 +51,7 @@ class FileSet:
         self._clock = clock
         self._metrics = metrics
         self._next_offset = next_offset
-        self._floor = 0
+        self._floors: dict[str, int] = {}
         self._closed = False
         # _lock guards _sealed and _writer as a pair and is never held during I/O;
         # _upkeep serialises removals and checkpoints.
@@ -171,10 +171,15 @@ class FileSet:
                 return None
             return Location(writer.path, writer.first_offset, end_offset, writer.index)
 
-    def raise_floor(self, offset: int) -> None:
-        """Lets retention remove what is below; never goes back."""
+    def keep_for(self, party: str) -> None:
+        """Removes nothing that this party has not raised its floor above."""
         with self._lock:
-            self._floor = max(self._floor, offset)
+            self._floors.setdefault(party, 0)
+
+    def raise_floor(self, offset: int, party: str) -> None:
+        """Lets retention remove what is below the lowest floor; none ever goes back."""
+        with self._lock:
+            self._floors[party] = max(self._floors.get(party, 0), offset)
 
     def keep_up(self, *, last: bool = False) -> int:
         """Removes the files that may go and writes the checkpoint; returns how many went."""
@@ -203,7 +208,8 @@ class FileSet:
         size = self.size
         with self._lock:
             now = self._clock.wall_ns()
-            count = removable(self._sealed, self._floor, size, now, self._settings)
+            floor = min(self._floors.values(), default=0)
+            count = removable(self._sealed, floor, size, now, self._settings)
             if self._writer is None and count == len(self._sealed):
                 # Invariant: some file's name carries the next offset, checkpoint or not.
                 count = max(0, count - 1)

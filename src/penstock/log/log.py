@@ -283,14 +283,22 @@ class Log(GroupCommit):
 
     # --- forgetting ----------------------------------------------------------------------------
 
-    def set_floor(self, offset: int) -> None:
-        """Says that offsets below `offset` are safe elsewhere; retention may then remove them.
+    def keep_for(self, party: str) -> None:
+        """From now on nothing is removed before `party` has set its floor, too.
 
-        Nothing at or above the highest floor ever set is removed. It is not stored: the owner sets
-        it again after opening, from wherever the messages went.
+        Call it after opening, before any floor is set: the archive's part in the log of a store.
         """
         if self._fileset is not None:
-            self._fileset.raise_floor(offset)
+            self._fileset.keep_for(party)
+
+    def set_floor(self, offset: int, party: str = "owner") -> None:
+        """Says that offsets below `offset` are safe elsewhere; retention may then remove them.
+
+        Nothing at or above the highest floor that each party has set is removed. It is not stored:
+        each sets it again after opening, from wherever the messages went.
+        """
+        if self._fileset is not None:
+            self._fileset.raise_floor(offset, party)
             self._pool.submit(self._keep_up)
 
     def enforce_retention(self) -> int:

@@ -14,6 +14,7 @@ from penstock.queue.settings import (
     ProducerSettings,
     QueueSettings,
 )
+from penstock.queue.verify import QueueFault, QueueReport, verify_queue
 from penstock.queue.watcher import DurabilityWatcher, WriteHandle
 
 __all__ = [
@@ -32,9 +33,12 @@ __all__ = [
     "Metadata",
     "Producer",
     "ProducerSettings",
+    "QueueFault",
+    "QueueReport",
     "QueueSettings",
     "QueueStatus",
     "WriteHandle",
     "fetch_batch",
     "fetch_batches",
+    "verify_queue",
 ]

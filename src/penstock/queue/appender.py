@@ -69,6 +69,7 @@ class Appender:
     _append_no: int = 0
     _unsure: list[Attempt] = field(default_factory=list)
     _must_read: bool = False
+    _has_company: bool = False
 
     @property
     def unsure(self) -> list[NewEntry]:
@@ -100,7 +101,10 @@ class Appender:
                 return Outcome()
 
     async def _try(self, ready: Callable[[], Sequence[NewEntry]]) -> Outcome:
-        base = await (self.manifest.load() if self._must_read else self.manifest.known())
+        known = await self.manifest.known()
+        base = await self.manifest.load() if self._must_read else known
+        # Where others append too, a look before the next swap is cheaper than a swap in vain.
+        self._has_company = base is not known
         if self._unsure and base.version != self._unsure[0].base.version:
             found = await self._decide(base.manifest)
             self._unsure.clear()
@@ -130,7 +134,7 @@ class Appender:
             self.backoff.took(self.clock.monotonic() - started)
         # Any other attempt was made on the version that is now gone, so it never comes.
         self._unsure.clear()
-        self._must_read = False
+        self._must_read = self._has_company
         seconds = self.clock.monotonic() - started
         self.backoff.succeeded()
         size = sum(entry.batch_bytes for entry in entries)

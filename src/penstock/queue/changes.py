@@ -72,13 +72,14 @@ def claimed(manifest: Manifest) -> Manifest:
 
 
 def dequeued(manifest: Manifest, through: int, dequeued_bytes: int, first_chunk: int) -> Manifest:
-    """Without the entries up to and with `through`; `first_chunk` holds the one behind it."""
+    """Without the entries up to and with `through`.
+
+    `first_chunk` is the chunk that holds the one behind it, or `next_chunk` where the tail does.
+    """
     first = through + 1
     changed = replace(_trimmed(manifest, first), first_sequence=first)
     if manifest.version == 1:
         return changed
-    if first >= manifest.tail_first:
-        first_chunk = manifest.next_chunk
     return replace(changed, first_chunk=first_chunk, dequeued_bytes=dequeued_bytes)
 
 

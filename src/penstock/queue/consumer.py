@@ -117,19 +117,11 @@ class AsyncConsumer:
         each call fences whoever claimed before. ObjectsUnavailable: call it again.
         """
         self._check_open()
-        while True:
-            loaded = await self._manifest.load()
-            acked = self._start(loaded.manifest, last_acked_sequence)
-            try:
-                after = await self._manifest.swap(loaded, claimed(loaded.manifest))
-            except ObjectChanged:
-                await self._backoff.after_conflict()
-            else:
-                break
-        self._backoff.succeeded()
-        self._epoch, self._over, self._acked = after.manifest.epoch, None, acked
-        self._seen, self._oldest = after.manifest, None
-        self._ahead.restart(acked + 1)
+        async with self._reading:
+            claim, acked = await self._claim(last_acked_sequence)
+            self._epoch, self._over, self._acked = claim.epoch, None, acked
+            self._seen, self._oldest = claim, None
+            self._ahead.restart(acked + 1)
         if self._collecting is None and self.settings.gc_interval_s is not None:
             self._collecting = asyncio.ensure_future(self._collect_forever())
 
@@ -137,7 +129,8 @@ class AsyncConsumer:
         """Dequeues what was acknowledged and stops; without `flush` it only stops. Idempotent."""
         try:
             if flush and self._over is None and self._epoch is not None:
-                await self.flush()
+                with contextlib.suppress(Fenced):  # then the successor dequeues
+                    await self.flush()
         finally:
             self._over = QueueClosed("the consumer is closed")
             if self._collecting is not None:
@@ -230,9 +223,10 @@ class AsyncConsumer:
         if not self._acked < sequence < manifest.next_sequence:
             newest = manifest.next_sequence - 1
             raise InvalidArgument(f"cannot ack {sequence}: {self._acked} is acked, {newest} newest")
-        self._acked = sequence
         if self._ahead.position <= sequence:
-            self._ahead.advance(sequence + 1)
+            async with self._reading:
+                self._ahead.advance(max(sequence + 1, self._ahead.position))
+        self._acked = max(sequence, self._acked)
         if sequence + 1 - manifest.first_sequence >= self.settings.acks_per_dequeue:
             with contextlib.suppress(ObjectsUnavailable):  # nothing is lost; the next ack tries
                 await self._dequeue()
@@ -288,6 +282,19 @@ class AsyncConsumer:
         self._seen = loaded.manifest
         return loaded
 
+    async def _claim(self, last_acked: int | None) -> tuple[Manifest, int]:
+        """The manifest with an epoch of this consumer, and the sequence to go on behind."""
+        while True:
+            loaded = await self._manifest.load()
+            acked = self._start(loaded.manifest, last_acked)
+            try:
+                after = await self._manifest.swap(loaded, claimed(loaded.manifest))
+            except ObjectChanged:
+                await self._backoff.after_conflict()
+            else:
+                self._backoff.succeeded()
+                return after.manifest, acked
+
     def _check_open(self) -> None:
         if isinstance(self._over, QueueClosed):
             raise copy.copy(self._over)
@@ -307,6 +314,8 @@ class AsyncConsumer:
         assert self.settings.gc_interval_s is not None
         while True:
             await self._sleep(self.settings.gc_interval_s)
+            if self._over is not None:
+                continue  # whoever has the queue now collects
             try:
                 await self._collector.collect()
             except Exception:  # noqa: BLE001 - garbage costs space; consuming must go on

@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 _OFF_LOOP_BYTES: Final = 256 * 1024
 """From this size on a batch is encoded in a thread, so that the event loop goes on."""
 
+MAX_METADATA_BYTES: Final = 64 * 1024
+"""Most metadata of one call. They are in the manifest, which is to stay small."""
+_MUCH_METADATA_BYTES: Final = 256 * 1024
+
 
 class Filling:
     """Entries of several calls that will be one object."""
@@ -28,6 +32,7 @@ class Filling:
         self.records: list[bytes] = []
         self.metadata: list[Metadata] = []
         self.size = 0
+        self._metadata_bytes = 0
         self.watcher = DurabilityWatcher()
         self.entry: NewEntry | None = None
         """What to enqueue; None while its object is not stored."""
@@ -40,11 +45,17 @@ class Filling:
         """How many calls of `produce` are in it."""
         return len(self.metadata)
 
+    @property
+    def has_much_metadata(self) -> bool:
+        """Whether its entry would make the manifest large."""
+        return self._metadata_bytes > _MUCH_METADATA_BYTES
+
     def add(self, records: Sequence[bytes], payload: bytes, time_ms: int) -> None:
         """Takes the entries of one call."""
         self.metadata.append(Metadata(len(self.records), time_ms, payload))
         self.records += records
         self.size += sum(map(len, records)) + len(payload)
+        self._metadata_bytes += len(payload)
 
     async def encode(
         self, batch_id: Ulid, settings: ProducerSettings, version: int

@@ -31,6 +31,11 @@ def identity_key(manifest_path: str) -> str:
     return f"{manifest_path}.id"
 
 
+def owner_key(prefix: str) -> str:
+    """The key of what says whose batches lie below the prefix."""
+    return f"{prefix}/owner.id"
+
+
 def chunk_folder(manifest_path: str) -> str:
     """What the keys of all chunks begin with."""
     return f"{manifest_path}.chunks/"

@@ -8,21 +8,28 @@ import uuid
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from penstock.model.errors import Damaged, ManifestLost, ObjectExists, ObjectMissing
+from penstock.model.errors import (
+    Damaged,
+    InvalidSetting,
+    ManifestLost,
+    ObjectExists,
+    ObjectMissing,
+)
 from penstock.queue.fetch import fetch_whole
 from penstock.queue.format import Manifest, decode_manifest, encode_manifest
-from penstock.queue.keys import batch_id_of, identity_key
+from penstock.queue.keys import batch_id_of, identity_key, owner_key
 from penstock.storage.documents import decode_document, encode_document
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from penstock.queue.settings import QueueSettings
-    from penstock.storage.objects import ObjectStore, Version
+    from penstock.storage.objects import Fetched, ObjectStore, Version
 
 _LOG = logging.getLogger(__name__)
 _IDENTITY: Final = "queue"
-_IDENTITY_VERSION: Final = 1
+_OWNER: Final = "queue-owner"
+_WITNESS_VERSION: Final = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,14 +90,7 @@ class ManifestObject:
 
     async def _load(self) -> Loaded:
         last = self._last
-        try:
-            found = await fetch_whole(
-                self._objects, self.path, unless=last.version if last else None
-            )
-        except ObjectMissing:
-            if last is None and not await self._identity():
-                raise
-            raise ManifestLost(f"the manifest {self.path} is gone") from None
+        found = await self._fetched(last.version if last else None)
         if found is None:
             assert last is not None
             return last
@@ -99,6 +99,19 @@ class ManifestObject:
             self._check_that_time_goes_on(last.manifest, manifest)
         self._last = Loaded(manifest, found.info.version)
         return self._last
+
+    async def _fetched(self, unless: Version | None) -> Fetched | None:
+        """The object; ObjectMissing where there never was one, ManifestLost where there was."""
+        try:
+            return await fetch_whole(self._objects, self.path, unless=unless)
+        except ObjectMissing:
+            identity = await self._witness(_IDENTITY, identity_key(self.path), None)
+            if unless is None and identity is None:
+                raise
+        try:  # somebody may have made the queue between the two looks
+            return await fetch_whole(self._objects, self.path, unless=unless)
+        except ObjectMissing:
+            raise ManifestLost(f"the manifest {self.path} is gone") from None
 
     def _decoded(self, data: bytes) -> Manifest:
         try:
@@ -121,10 +134,8 @@ class ManifestObject:
     # --- creation and identity -----------------------------------------------------------------
 
     async def _create(self) -> Loaded:
-        prefix = self._settings.data_path_prefix
-        async for info in self._objects.list(f"{prefix}/"):
-            if batch_id_of(info.key) is not None:
-                raise ManifestLost(f"there are batches below {prefix}, but no manifest {self.path}")
+        if await self._has_batches():
+            return await self._made_by_others()
         manifest = Manifest(
             version=self._settings.manifest_version, epoch=0, next_sequence=0, first_sequence=0
         )
@@ -136,23 +147,51 @@ class ManifestObject:
             _LOG.debug("another process made the queue %s at the same time", self.path)
         return await self.load()
 
-    async def _check_identity(self, manifest: Manifest, *, create: bool) -> None:
-        identity = await self._identity()
-        if identity is None and create:
-            fields = {"queue_id": manifest.queue_id.hex(), "manifest_version": manifest.version}
-            document = encode_document(_IDENTITY, _IDENTITY_VERSION, fields)
-            try:
-                await self._objects.create(identity_key(self.path), document)
-            except ObjectExists:
-                identity = await self._identity()
-        if identity is not None and identity.get("queue_id") != manifest.queue_id.hex():
-            raise ManifestLost(f"the manifest {self.path} is not that of the queue that was here")
+    async def _has_batches(self) -> bool:
+        async for info in self._objects.list(f"{self._settings.data_path_prefix}/"):
+            if batch_id_of(info.key) is not None:
+                return True
+        return False
 
-    async def _identity(self) -> dict[str, Any] | None:
-        """What the identity says; None where there is none."""
+    async def _made_by_others(self) -> Loaded:
+        """The manifest to the batches that are there; ManifestLost where there is none."""
         try:
-            found = await fetch_whole(self._objects, identity_key(self.path))
+            return await self.load()
         except ObjectMissing:
-            return None
-        assert found is not None
-        return decode_document(_IDENTITY, _IDENTITY_VERSION, found.data)
+            prefix = self._settings.data_path_prefix
+            text = f"there are batches below {prefix}, but no manifest {self.path}"
+            raise ManifestLost(text) from None
+
+    async def _check_identity(self, manifest: Manifest, *, create: bool) -> None:
+        fields = {"queue_id": manifest.queue_id.hex(), "manifest_version": manifest.version}
+        found = await self._witness(_IDENTITY, identity_key(self.path), fields if create else None)
+        if found is not None and found.get("queue_id") != fields["queue_id"]:
+            raise ManifestLost(f"the manifest {self.path} is not that of the queue that was here")
+        prefix = self._settings.data_path_prefix
+        mine = {"manifest_path": self.path}
+        owner = await self._witness(_OWNER, owner_key(prefix), mine if create else None)
+        if owner is not None and owner != mine:
+            # Its garbage collector would delete what it does not know.
+            other = owner.get("manifest_path")
+            raise InvalidSetting(f"data_path_prefix {prefix} is that of the queue {other}")
+
+    async def _witness(
+        self, kind: str, key: str, fields: dict[str, Any] | None
+    ) -> dict[str, Any] | None:
+        """What a document says, written with `fields` where there is none; None: there is none."""
+        try:
+            found = await fetch_whole(self._objects, key)
+        except ObjectMissing:
+            if fields is None:
+                return None
+        else:
+            assert found is not None
+            try:
+                return decode_document(kind, _WITNESS_VERSION, found.data)
+            except Damaged as error:
+                raise Damaged(f"{key}: {error}") from None
+        try:
+            await self._objects.create(key, encode_document(kind, _WITNESS_VERSION, fields))
+        except ObjectExists:
+            return await self._witness(kind, key, None)
+        return fields

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import copy
+import logging
 import random
 from collections import deque
-from itertools import takewhile
 from typing import TYPE_CHECKING
 
+from penstock.log.batch import Buffer, frozen
 from penstock.metrics import Metrics, names, shared_metrics
 from penstock.model.clock import Clock, SystemClock
 from penstock.model.errors import (
     InvalidArgument,
     MessageTooLarge,
-    ObjectMissing,
-    ObjectsUnavailable,
     OutcomeUnknown,
     PenstockError,
     QueueClosed,
@@ -26,21 +24,22 @@ from penstock.model.errors import (
 from penstock.queue.appender import Appender, Outcome
 from penstock.queue.backoff import Backoff
 from penstock.queue.entries import Entries
-from penstock.queue.filling import Filling
+from penstock.queue.filling import MAX_METADATA_BYTES, Filling
 from penstock.queue.manifest import ManifestObject
 from penstock.queue.settings import ProducerSettings
-from penstock.queue.ulid import UlidSource
+from penstock.queue.uploader import Uploader
 from penstock.queue.watcher import WriteHandle
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
     from types import TracebackType
 
-    from penstock.log.batch import Buffer
     from penstock.queue.backoff import Sleep
     from penstock.queue.changes import NewEntry
     from penstock.queue.ulid import Ulid
     from penstock.storage.objects import ObjectStore
+
+_LOG = logging.getLogger(__name__)
 
 
 class AsyncProducer:
@@ -67,15 +66,14 @@ class AsyncProducer:
     ) -> None:
         """Use `AsyncProducer.open`."""
         self.settings = settings
-        self._objects = objects
         self._version = version
         self._clock = clock
         self._sleep = sleep
-        self._randomness = randomness
         self._metrics = metrics.for_queue(settings.manifest_path)
-        self._ids = UlidSource(clock, randomness)
-        self._floor: Ulid = floor
         self._manifest = manifest
+        self._uploader = Uploader(
+            objects, settings, version, floor, clock, randomness, sleep, self._metrics
+        )
         self._appender = Appender(
             objects,
             manifest,
@@ -89,7 +87,6 @@ class AsyncProducer:
         self._filling: Filling | None = None
         self._line: deque[Filling] = deque()
         """Full batches in order; the first is the next to be enqueued."""
-        self._uploads = asyncio.Semaphore(settings.max_uploads)
         self._tasks: set[asyncio.Task[None]] = set()
         self._changed = asyncio.Event()
         self._decided = asyncio.Event()
@@ -178,13 +175,16 @@ class AsyncProducer:
         Where the buffer is full it waits, or raises QueueFull if told not to. Cancelled while it
         waits, it has taken nothing.
         """
-        records, payload = [bytes(entry) for entry in entries], bytes(metadata)
+        records, payload = [frozen(entry) for entry in entries], frozen(metadata)
         size = sum(map(len, records)) + len(payload)
         if not records:
             raise InvalidArgument("produce needs at least one entry")
         if size > self.settings.max_buffered_bytes:
             limit = self.settings.max_buffered_bytes
             raise MessageTooLarge(f"{size} bytes at once; max_buffered_bytes is {limit}")
+        if len(payload) > MAX_METADATA_BYTES:
+            text = f"metadata of {len(payload)} bytes; the limit is {MAX_METADATA_BYTES}"
+            raise MessageTooLarge(text)
         while not self._has_room(size):
             if not block:
                 raise QueueFull(f"{self._bytes} bytes already wait to be stored", retry_after_s=0.1)
@@ -219,7 +219,7 @@ class AsyncProducer:
         filling.add(records, payload, self._clock.wall_ns() // 1_000_000)
         self._calls += 1
         self._bytes += size
-        if filling.size > self.settings.flush_size_bytes:
+        if filling.size > self.settings.flush_size_bytes or filling.has_much_metadata:
             self._seal()
         return WriteHandle(filling.watcher)
 
@@ -243,29 +243,8 @@ class AsyncProducer:
         self._spawn(self._store, filling)
 
     async def _store(self, filling: Filling) -> None:
-        """Stores a batch under a new name, as often as it takes, until its time is over."""
-        backoff = Backoff(self._randomness, self._sleep)
-        async with self._uploads:
-            batch_id = self._ids.next(self._floor)
-            data, entry = await filling.encode(batch_id, self.settings, self._version)
-            while not filling.watcher.done:
-                try:
-                    await self._objects.put(entry.location, data)
-                except ObjectsUnavailable as error:
-                    if self._clock.monotonic() >= filling.gives_up_at:
-                        self._give_up(filling, error)
-                    else:
-                        await backoff.after_silence()
-                else:
-                    filling.entry = entry
-                    break
+        await self._uploader.store(filling)
         self._changed.set()
-
-    def _give_up(self, filling: Filling, error: ObjectsUnavailable) -> None:
-        failure = QueueUnreachable(f"a batch could not be stored in time: {error}")
-        failure.__cause__ = error
-        self._metrics.count(names.QUEUE_FAILED_BATCHES)
-        filling.watcher.fail(failure)
 
     # --- enqueuing -----------------------------------------------------------------------------
 
@@ -297,9 +276,12 @@ class AsyncProducer:
 
     def _ready(self) -> list[NewEntry]:
         """The entries at the front of the line whose batches are stored."""
-        stored = takewhile(lambda filling: filling.entry is not None, self._line)
-        open_ones = (filling.entry for filling in stored if not filling.watcher.done)
-        return [entry for entry in open_ones if entry is not None]
+        entries: list[NewEntry] = []
+        for filling in self._line:
+            if filling.entry is None:
+                break
+            entries.append(filling.entry)
+        return entries
 
     async def _settle(self, outcome: Outcome) -> None:
         waiting = {filling.entry.batch_id: filling for filling in self._line if filling.entry}
@@ -310,7 +292,7 @@ class AsyncProducer:
             if entry.batch_id in waiting:
                 self._leave_open(waiting[entry.batch_id])
         if outcome.stale:
-            self._floor = (await self._manifest.known()).manifest.floor
+            self._uploader.floor = (await self._manifest.known()).manifest.floor
         for entry in outcome.stale:
             waiting[entry.batch_id].entry = None
             self._metrics.count(names.QUEUE_REPEATED_UPLOADS)
@@ -318,7 +300,7 @@ class AsyncProducer:
 
     async def _acknowledge(self, filling: Filling, entry: NewEntry, sequence: int) -> None:
         """Version 1 has no floor: there the garbage collector may have been quicker."""
-        if self._version == 1 and not await self._is_stored(filling, entry):
+        if self._version == 1 and not await self._uploader.is_stored(filling, entry):
             self._leave_open(filling)
         else:
             filling.watcher.settle(sequence)
@@ -336,24 +318,6 @@ class AsyncProducer:
         self._metrics.count(names.QUEUE_FAILED_BATCHES)
         text = "the answer to an append was lost: its entries may be in the queue or not"
         filling.watcher.fail(OutcomeUnknown(text))
-
-    async def _is_stored(self, filling: Filling, entry: NewEntry) -> bool:
-        """Looks for the object of an entry, and stores it again where it is gone."""
-        backoff = Backoff(self._randomness, self._sleep)
-        while self._clock.monotonic() < filling.gives_up_at:
-            try:
-                await self._objects.head(entry.location)
-            except ObjectMissing:
-                data, _ = await filling.encode(entry.batch_id, self.settings, self._version)
-                self._metrics.count(names.QUEUE_REPEATED_UPLOADS)
-                with contextlib.suppress(ObjectsUnavailable):  # the next look tells
-                    await self._objects.put(entry.location, data)
-                await backoff.after_silence()
-            except ObjectsUnavailable:
-                await backoff.after_silence()
-            else:
-                return True
-        return False
 
     def _clear_the_front(self) -> None:
         """Takes what is decided out of the line, and tells who waits."""
@@ -385,6 +349,7 @@ class AsyncProducer:
         try:
             await work(*arguments)
         except Exception as error:  # noqa: BLE001 - whatever it was, the handles must hear of it
+            _LOG.error("%s: the producer has stopped: %s", self.settings.manifest_path, error)
             self._stop(error)
 
     def _stop(self, error: Exception) -> None:

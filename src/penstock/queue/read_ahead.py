@@ -7,6 +7,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from penstock.model.errors import QueueClosed
 from penstock.queue.fetch import ConsumedBatch, fetch_batch
 
 if TYPE_CHECKING:
@@ -58,6 +59,8 @@ class ReadAhead:
         waited = not coming.task.done()
         if waited:
             await asyncio.wait([coming.task])
+        if coming.task.cancelled():  # by `close`; the caller was not
+            raise QueueClosed("the consumer is closed")
         try:
             return coming.task.result(), waited
         except Exception:
@@ -67,7 +70,7 @@ class ReadAhead:
     def advance(self, position: int) -> None:
         """Goes on at `position`; what lies before is dropped."""
         while self._coming and self._coming[0].sequence < position:
-            self._coming.popleft().task.cancel()
+            self._coming.popleft()
         self.position = position
 
     def restart(self, position: int) -> None:
@@ -77,13 +80,14 @@ class ReadAhead:
 
     def drop(self) -> None:
         """Forgets everything that was fetched or is being fetched."""
-        while self._coming:
-            self._coming.popleft().task.cancel()
+        self._coming.clear()
 
     async def close(self) -> None:
         """Drops everything, and waits until nothing is under way."""
         tasks = [coming.task for coming in self._coming]
         self.drop()
+        for task in tasks:
+            task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def _start(self, entry: Entry, size: int) -> None:

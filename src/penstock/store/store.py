@@ -48,6 +48,7 @@ from penstock.store.segments import SegmentFolder
 from penstock.store.status import StoreStatus
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from types import TracebackType
 
     from penstock.log import Append
@@ -86,6 +87,8 @@ class Store(Registration):
         budget: Budget | None,
         jitter: random.Random,
         lock: Lock,
+        least_offset: int,
+        keep_for: Sequence[str],
     ) -> None:
         """Use `Store.open`."""
         self.name = name
@@ -109,8 +112,10 @@ class Store(Registration):
             clock=clock,
             pool=pool,
             metrics=metrics,
-            least_offset=state.sealed_offset,
+            least_offset=max(state.sealed_offset, least_offset),
         )
+        for party in keep_for:
+            self.log.keep_for(party)
         self.problems += tuple(Problem(f"log/{lost.file}", str(lost)) for lost in self.log.lost)
         found.never_repeat(self.log.end_offset)
         acks = AckLog(
@@ -226,11 +231,14 @@ class Store(Registration):
         metrics: Metrics | None = None,
         memory: MemoryBound | None = None,
         jitter: random.Random | None = None,
+        least_offset: int = 0,
+        keep_for: Sequence[str] = (),
     ) -> Store:
         """Opens or creates the store in `folder`, recovering what the last process left.
 
         LogLocked: another process has it open. What was damaged is in `problems`; everything
-        readable is delivered all the same.
+        readable is delivered all the same. No offset below `least_offset` is given out, and the log
+        forgets nothing before each party of `keep_for` lets it.
         """
         folder = Path(folder).absolute()
         files, settings = files or LocalFiles(), settings or StoreSettings()
@@ -255,6 +263,8 @@ class Store(Registration):
                 budget=budget,
                 jitter=jitter or random.Random(),
                 lock=lock,
+                least_offset=least_offset,
+                keep_for=keep_for,
             )
         except BaseException:
             lock.release()
