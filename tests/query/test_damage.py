@@ -14,8 +14,9 @@ from penstock.lake import glance as glancing
 from penstock.model.errors import InvalidArgument
 from penstock.query import engine
 from penstock.query.tiers import Tier
+from penstock.storage import DataDirectory
 from tests.pipeline.flush.helpers import lake_files
-from tests.pipeline.helpers import Data, spans
+from tests.pipeline.helpers import TRACES, Data, spans
 from tests.query.helpers import answer, cold, hot, named, names, warm
 
 NAMES = "SELECT name FROM spans ORDER BY name"
@@ -199,3 +200,15 @@ def test_damaged_metadata_is_named(data: Data, kind: str, content: bytes | None)
     rows, warnings = found(data)
     assert "span 2" in rows
     assert any("the table spans" in warning for warning in warnings)
+
+
+def test_what_is_behind_damage_in_the_log_is_found(data: Data) -> None:
+    """The rest of the log, with a warning that says how much is missing."""
+    with hot(data, *(spans(number) for number in range(1, 9))):
+        [path] = (DataDirectory(data.root).partition(TRACES, 0).log_folder).glob("*.wal")
+        content = path.read_bytes()
+        at = content.index(b"span 3")
+        path.write_bytes(content[:at] + b"spin" + content[at + 4 :])
+        left, warnings = found(data)
+    assert left == [f"span {number}" for number in (1, 2, 4, 5, 6, 7, 8)]
+    assert any("1 messages cannot be read" in warning for warning in warnings)

@@ -170,6 +170,11 @@ class Archiver:
         self._attached.append(archiving)
         return archiving
 
+    async def detach(self, archiving: Archiving) -> None:
+        """Stops archiving one of them."""
+        self._attached.remove(archiving)
+        await archiving.close()
+
     def failures(self) -> list[str]:
         """What is wrong at present, for people to see."""
         found = [(one.catalog.topic, one.failure or one.uploader.failure) for one in self._attached]

@@ -65,6 +65,16 @@ class FolderReader:
             self._file[0].close()
         self._file, self._walk = None, None
 
+    def batches(self) -> Iterator[Batch]:
+        """Everything that is there now; damage is passed over once it was looked at twice."""
+        while True:
+            doubt = self._doubt
+            batch = self.read_batch()
+            if batch is not None:
+                yield batch
+            elif self._doubt == doubt:
+                return
+
     def _next_item(self) -> Run | Gap | End:
         assert self._file is not None
         file, header, _ = self._file

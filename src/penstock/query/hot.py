@@ -115,7 +115,7 @@ class _Hot:
                 return
             reader = FolderReader(files, folder, "earliest")
         try:
-            while (batch := reader.read_batch()) is not None:
+            for batch in reader.batches():
                 yield from self._decoded_batch(batch)
         finally:
             reader.close()

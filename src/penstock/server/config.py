@@ -270,6 +270,28 @@ class Buffer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Archive:
+    """The log's continuation in object storage."""
+
+    url: str | None = _key(
+        None, _optional(TEXT), "s3://bucket/prefix; without it there is no archive"
+    )
+    objects: tuple[tuple[str, str], ...] = _key(
+        (), PROPERTIES, "keys of the object store, beside those of its usual environment"
+    )
+    metadata: str | None = _key(
+        None, _optional(TEXT), "etcd://host:2379/prefix; without it a file in the data directory"
+    )
+    root: str = _key("penstock", TEXT, "what all keys begin with")
+    upload_size: int = _key(64 * MIB, SIZE, "an object is uploaded when so much waits")
+    upload_interval: float = _key(60.0, DURATION, "or when a message has waited so long")
+    compression: str = _key("none", _one_of("none", "zstd"), "how objects are packed")
+    retention: float | None = _key(None, _optional(DURATION), "objects older than this go")
+    retention_size: int | None = _key(None, _optional(SIZE), "the oldest go beyond so many bytes")
+    lease: float = _key(15.0, DURATION, "an owner that is silent so long may be succeeded")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Lake:
     """The tables that the pipeline writes."""
 
@@ -338,6 +360,7 @@ class Config:
     segment: Segment = Segment()
     wal: Wal = Wal()
     retention: Retention = Retention()
+    archive: Archive = Archive()
     buffer: Buffer = Buffer()
     lake: Lake = Lake()
     pipeline: Pipeline = Pipeline()

@@ -80,6 +80,7 @@ class Ingest:
                 left = True
                 self._leave(storing, append, len(data))
                 raise
+            self._stores.check_owner(store)
             stored = True
         finally:
             if not left:

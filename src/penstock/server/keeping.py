@@ -28,6 +28,7 @@ from penstock.store.outside import DeliveredFile, acknowledge
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
+    from penstock.archive import Archiver
     from penstock.metrics import Metrics
     from penstock.server.config import Config
     from penstock.server.ingest import WayIn
@@ -76,6 +77,14 @@ class Keeping(Protocol):
         ...
 
 
+def _archiver(config: Config) -> Archiver | None:
+    if config.archive.url is None:
+        return None
+    from penstock.server.archiving import archiver_of
+
+    return archiver_of(config)
+
+
 class StoreKeeping:
     """A partition of every topic, on this disk."""
 
@@ -87,7 +96,7 @@ class StoreKeeping:
             each: RemoteDecoder(self._decoder, each) for each in Signal
         }
         directory = DataDirectory(config.data_dir)
-        self._stores = Stores(directory, number, config, decoders, metrics)
+        self._stores = Stores(directory, number, config, decoders, metrics, _archiver(config))
         self._rates = Rates(SystemClock())
         self._repeats = Repeats(config.dedupe, SystemClock())
         self._flight: WorkerFlight | None = None

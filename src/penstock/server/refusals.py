@@ -8,8 +8,11 @@ import math
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.model.errors import (
+    Fenced,
     InvalidArgument,
     LogUnavailable,
+    MetadataUnavailable,
+    ObjectsUnavailable,
     PenstockError,
     Retryable,
     StoreUnavailable,
@@ -22,6 +25,9 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 MESSAGE_CHARACTERS: Final = 1000
 """Longer texts do not fit into what gRPC clients take as trailers."""
+
+
+_ELSEWHERE: Final = (Fenced, MetadataUnavailable, ObjectsUnavailable)
 
 
 class Cause(enum.Enum):
@@ -92,6 +98,9 @@ def refusal_of(error: PenstockError) -> Refusal:
         return Refusal(Cause.INVALID, str(error))
     if isinstance(error, Retryable):
         return Refusal(Cause.BUSY, str(error), retry_after_s=error.retry_after_s)
+    if isinstance(error, _ELSEWHERE):
+        # Another server has the topic now; or what it needs is away for a while.
+        return Refusal(Cause.UNAVAILABLE, str(error), retry_after_s=5.0)
     if isinstance(error, StoreUnavailable | LogUnavailable):
         return Refusal(Cause.UNAVAILABLE, str(error), retry_after_s=5.0)
     return Refusal(Cause.FAILED, str(error))

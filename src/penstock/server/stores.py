@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import functools
 import logging
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from penstock.model.errors import PenstockError
 from penstock.model.topics import Topic
@@ -16,6 +16,7 @@ from penstock.store import Store
 from penstock.store.budget import Budget, EvenShare, FairShare
 
 if TYPE_CHECKING:
+    from penstock.archive import Archiver, Archiving
     from penstock.metrics import Metrics
     from penstock.server.config import Config
     from penstock.storage import DataDirectory
@@ -39,13 +40,17 @@ class Stores:
         config: Config,
         decoders: dict[Signal, Decoder],
         metrics: Metrics,
+        archiver: Archiver | None = None,
     ) -> None:
+        """With an `archiver` each store is archived from when it is opened."""
         self._directory = directory
         self._partition = partition
         self._config = config
         self._settings = config.store_settings()
         self._decoders = decoders
         self._metrics = metrics
+        self._archiver = archiver
+        self._archivings: dict[Store, Archiving] = {}
         self._open: dict[_Key, Store] = {}
         self._opening: dict[_Key, asyncio.Task[Store]] = {}
         self._missing: dict[_Key, str] = {}
@@ -70,11 +75,18 @@ class Stores:
             with contextlib.suppress(Refusal):
                 await self._open_once((topic, number), signal)
 
+    def check_owner(self, store: Store) -> None:
+        """Fenced where another owner has the topic, or may have. Last before an answer."""
+        archiving = self._archivings.get(store)
+        if archiving is not None:
+            archiving.check()
+
     def failures(self) -> list[str]:
         """What is wrong with those that cannot be used at present."""
         closed = [f"{topic}/{number}: {why}" for (topic, number), why in self._missing.items()]
         stopped = [(store.name, store.log.failure or store.failure) for store in self.all()]
-        return closed + [f"{name}: {why}" for name, why in stopped if why is not None]
+        unarchived = self._archiver.failures() if self._archiver is not None else []
+        return closed + [f"{name}: {why}" for name, why in stopped if why is not None] + unarchived
 
     async def get(self, namespace: str, signal: Signal) -> Store:
         """The store; Refusal where it cannot be opened."""
@@ -83,7 +95,7 @@ class Stores:
         except PenstockError as error:
             raise Refusal(Cause.INVALID, str(error)) from None
         store = self._open.get(key)
-        if store is not None and store.failure is None and store.log.failure is None:
+        if store is not None and not self._has_stopped(store):
             return store
         if key not in self._opening and len(self._open) + len(self._opening) >= MAX_TOPICS:
             raise Refusal(Cause.BUSY, f"there are {MAX_TOPICS} topics already", retry_after_s=60.0)
@@ -106,8 +118,15 @@ class Stores:
         self._closed = True
         for task in list(self._opening.values()):
             await asyncio.wait([task])
+        if self._archiver is not None:
+            await self._archiver.close()
         stores, self._open = list(self._open.values()), {}
         await asyncio.gather(*(store.close_async() for store in stores))
+
+    def _has_stopped(self, store: Store) -> bool:
+        archiving = self._archivings.get(store)
+        fenced = archiving is not None and archiving.failure is not None
+        return fenced or store.failure is not None or store.log.failure is not None
 
     async def _open_once(self, key: _Key, signal: Signal) -> Store:
         if self._closed:
@@ -123,8 +142,8 @@ class Stores:
         try:
             if stopped is not None:
                 _LOG.warning("%s is opened again", stopped.name)
-                await stopped.close_async()
-            store = await asyncio.to_thread(self._open_blocking, *key, signal)
+                await self._close_one(stopped)
+            store = await self._open_and_archive(key, signal)
         except PenstockError as error:
             self._note_missing(key, error)
             raise refusal_of(error) from error
@@ -135,6 +154,30 @@ class Stores:
         self._open[key] = store
         return store
 
+    async def _close_one(self, store: Store) -> None:
+        archiving = self._archivings.pop(store, None)
+        if archiving is not None and self._archiver is not None:
+            await self._archiver.detach(archiving)
+        await store.close_async()
+
+    async def _open_and_archive(self, key: _Key, signal: Signal) -> Store:
+        """A store on an empty disk goes on behind its archive."""
+        if self._archiver is None:
+            return await asyncio.to_thread(self._open_blocking, *key, signal)
+        from penstock.archive.sources import PARTY
+
+        partition = self._directory.partition(*key)
+        archived = await self._archiver.catalog(partition).end_offset()
+        store = await asyncio.to_thread(
+            self._open_blocking, *key, signal, least_offset=archived, keep_for=[PARTY]
+        )
+        try:
+            self._archivings[store] = await self._archiver.attach(partition, store)
+        except BaseException:
+            await store.close_async()
+            raise
+        return store
+
     def _note_missing(self, key: _Key, error: Exception) -> None:
         """It is tried again, and its problem shown; new topics are left to their clients."""
         topic, number = key
@@ -143,7 +186,7 @@ class Stores:
                 _LOG.error("%s/%d cannot be opened: %s", topic, number, error)
             self._missing[key] = str(error)
 
-    def _open_blocking(self, topic: Topic, number: int, signal: Signal) -> Store:
+    def _open_blocking(self, topic: Topic, number: int, signal: Signal, **archived: Any) -> Store:
         name = f"{topic}/{number}"
         store = Store.open(
             self._directory.partition(topic, number).folder,
@@ -152,6 +195,7 @@ class Stores:
             decoder=self._decoders[signal],
             budget=self._budget(name),
             metrics=self._metrics,
+            **archived,
         )
         for problem in store.problems:
             _LOG.error("%s: %s", name, problem)

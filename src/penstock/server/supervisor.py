@@ -54,6 +54,13 @@ def check(config: Config) -> None:
             "tls.client_ca guards it; set one, or listen.unprotected to say that it is meant"
         )
     config.store_settings()
+    if config.archive.url is not None:
+        from penstock.server.archiving import archive_settings, archive_stores
+
+        archive_settings(config)
+        archive_stores(config)
+        if config.buffer.url is not None:
+            raise InvalidSetting("archive.url goes with a log, and with buffer.url there is none")
     if config.buffer.url is not None:
         from penstock.server.buffer_keeping import check_buffer
 

@@ -1,0 +1,89 @@
+"""The engine is shut off, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import tempfile
+from typing import TYPE_CHECKING
+
+import duckdb
+import pytest
+
+from penstock.lake.settings import LakeSettings
+from penstock.query import database
+from penstock.query.database import connection_to
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+MEMORY_BYTES = 60_000_000
+
+
+@pytest.fixture
+def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LakeSettings:
+    """A lake that nobody else has a database for; what is spilled goes to `spilled`."""
+    (tmp_path / "spilled").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "spilled"))
+    return LakeSettings(warehouse=str(tmp_path / "lake"))
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SET enable_external_access = true",
+        "SET allowed_directories = ['/']",
+        "SET memory_limit = '100GB'",
+        "SET TimeZone = 'Europe/Paris'",
+        "RESET lock_configuration",
+        "FROM read_text('/etc/passwd')",
+        "COPY (SELECT 1) TO '{folder}/written.csv'",
+        "ATTACH '{folder}/other.db'",
+        "INSTALL httpfs",
+        "LOAD httpfs",
+        "FROM 'https://example.invalid/x.parquet'",
+        "FROM lake",
+    ],
+)
+def test_engine_refuses_by_itself(lake: LakeSettings, tmp_path: Path, sql: str) -> None:
+    """Whatever would pass the look at a statement."""
+    with connection_to(lake, MEMORY_BYTES) as connection, pytest.raises(duckdb.Error):
+        connection.execute(sql.format(folder=tmp_path)).fetchall()
+
+
+def test_tables_are_those_of_their_connection(lake: LakeSettings) -> None:
+    """Of two at once, neither sees the other's; nor does one that comes later."""
+    with connection_to(lake, MEMORY_BYTES) as one, connection_to(lake, MEMORY_BYTES) as other:
+        one.execute("CREATE TEMP VIEW spans AS SELECT 1 AS mine")
+        assert one.execute("FROM spans").fetchall() == [(1,)]
+        with pytest.raises(duckdb.CatalogException):
+            other.execute("FROM spans")
+    with connection_to(lake, MEMORY_BYTES) as later, pytest.raises(duckdb.CatalogException):
+        later.execute("FROM spans")
+
+
+def test_what_is_spilled_is_for_nobody_else(lake: LakeSettings, tmp_path: Path) -> None:
+    """A query that needs no room on disk takes none."""
+    with connection_to(lake, MEMORY_BYTES) as connection:
+        connection.execute("SELECT 1").fetchall()
+        [folder] = (tmp_path / "spilled").iterdir()
+        assert list(folder.iterdir()) == []
+        assert folder.stat().st_mode & 0o077 == 0
+
+
+def test_folder_of_somebody_else_is_not_used(lake: LakeSettings, tmp_path: Path) -> None:
+    """It may have been put there to read what is spilled."""
+    with connection_to(lake, MEMORY_BYTES):
+        [folder] = (tmp_path / "spilled").iterdir()
+    folder.chmod(0o777)
+    database.forget(lake, MEMORY_BYTES)
+    with connection_to(lake, MEMORY_BYTES) as connection:
+        [(used,)] = connection.execute("SELECT current_setting('temp_directory')").fetchall()
+    assert not used.startswith(f"{folder}/")
+    assert used.startswith(str(tmp_path / "spilled"))
+
+
+def test_database_that_has_failed_is_not_used_again(lake: LakeSettings) -> None:
+    """The next query has a new one."""
+    with pytest.raises(duckdb.FatalException), connection_to(lake, MEMORY_BYTES):
+        raise duckdb.FatalException("as if it had")
+    with connection_to(lake, MEMORY_BYTES) as connection:
+        assert connection.execute("SELECT 1").fetchall() == [(1,)]
