@@ -12,7 +12,7 @@ from penstock.archive.archiving import Archiver
 from penstock.archive.progress import decode_progress, encode_progress, store_offsets
 from penstock.archive.settings import ArchiveSettings
 from penstock.archive.topics import ArchivedTopic, Topics
-from penstock.model.errors import Damaged, Fenced, LeaseHeld, LogLocked
+from penstock.model.errors import ArchiveConflict, Damaged, Fenced, LeaseHeld, LogLocked
 from penstock.storage import DataDirectory
 from penstock.storage.metadata import Metadata, open_metadata
 from penstock.storage.objects import ObjectStore, open_objects
@@ -226,7 +226,7 @@ async def test_a_store_is_archived_while_it_is_open(tmp_path: Path) -> None:
     archiver = Archiver(machines.objects, machines.metadata, owner="a", clock=machines.clock)
     with Store.open(partition.folder) as store:
         store.register("lake")
-        archiving = await archiver.attach(partition, store)
+        archiving = await archiver.attach(partition, store, await archiver.claim(partition))
         store.append_durable(b"\x0a\x00")
         archiving.check()
         assert archiver.failures() == []
@@ -241,20 +241,22 @@ async def test_a_store_is_archived_while_it_is_open(tmp_path: Path) -> None:
 
 
 @in_loop
-async def test_a_store_that_does_not_belong_is_reported(tmp_path: Path) -> None:
-    """The store goes on; what is wrong with its archive is there to be seen."""
+async def test_a_store_that_does_not_belong_cannot_be_claimed(tmp_path: Path) -> None:
+    """It would acknowledge what the archive can never take."""
     machines = _Machines(tmp_path)
-    settings = ArchiveSettings(poll_s=0.01, upload_interval_s=0.01, retry_s=0.01)
     for name in ("a", "b"):
         partition = DataDirectory(tmp_path / name).partition(TOPIC)
-        archiver = Archiver(machines.objects, machines.metadata, owner=name, settings=settings)
+        archiver = Archiver(machines.objects, machines.metadata, owner=name)
+        if name == "b":
+            with Store.open(partition.folder) as store:
+                store.append_durable(b"\x0a\x00")
+            with pytest.raises(ArchiveConflict):
+                await archiver.claim(partition)
+            break
+        claim = await archiver.claim(partition)
         with Store.open(partition.folder) as store:
             store.append_durable(b"\x0a\x00")
-            archiving = await archiver.attach(partition, store)
-            async with asyncio.timeout(30):
-                while archiving.uploader.archived_offset is None and not archiver.failures():
-                    await asyncio.sleep(0.01)
-            assert bool(archiver.failures()) == (name == "b")
+            await archiver.attach(partition, store, claim)
             await archiver.close()
     await machines.metadata.close()
 

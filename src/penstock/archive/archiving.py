@@ -8,19 +8,23 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from penstock.archive.catalog import DEFAULT_ROOT, Catalog
 from penstock.archive.progress import Progress
-from penstock.archive.sources import OpenLog
-from penstock.archive.uploader import Uploader
+from penstock.archive.sources import OpenLog, log_identity
+from penstock.archive.uploader import Uploader, check_belongs
+from penstock.log.survey import survey_log
 from penstock.model.clock import Clock, SystemClock
 from penstock.model.errors import ArchiveConflict, Fenced, MetadataUnavailable, ObjectsUnavailable
+from penstock.storage.files import LocalFiles
 from penstock.storage.metadata import Leases
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from penstock.archive.format import Descriptor
     from penstock.archive.settings import ArchiveSettings
     from penstock.log import Log
     from penstock.storage import Partition
@@ -119,6 +123,16 @@ class Archiving:
         self.uploader.stop()
 
 
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A topic partition that nobody else may append to."""
+
+    catalog: Catalog
+    lease: Lease
+    end_offset: int
+    """Of the archive: no offset below may be given out again."""
+
+
 class Archiver:
     """Archives the stores of one process. For one event loop."""
 
@@ -149,13 +163,28 @@ class Archiver:
             self._objects, self._metadata, partition.topic, partition.number, root=self._root
         )
 
-    async def attach(self, partition: Partition, store: Store) -> Archiving:
-        """Archives an open store from now on. LeaseHeld: another owner has the topic."""
+    async def claim(self, partition: Partition) -> Claim:
+        """The topic for this owner, before its store is opened. LeaseHeld: another has it.
+
+        ArchiveConflict: what is on this disk is not what the archive goes on with, since another
+        owner went on meanwhile; somebody has to put it aside.
+        """
         catalog = self.catalog(partition)
         lease = await self._leases.acquire(catalog.lease_name, self._owner)
+        try:
+            last = await catalog.last()
+            await asyncio.to_thread(_check_disk, partition, last)
+        except BaseException:
+            with contextlib.suppress(MetadataUnavailable):
+                await lease.release()
+            raise
+        return Claim(catalog, lease, last.end_offset if last is not None else 0)
+
+    async def attach(self, partition: Partition, store: Store, claim: Claim) -> Archiving:
+        """Archives an open store from now on."""
         archiving = Archiving(
-            catalog,
-            lease,
+            claim.catalog,
+            claim.lease,
             partition.folder,
             store.log,
             self._settings,
@@ -184,6 +213,14 @@ class Archiver:
         """Hands everything over. Before the stores are closed."""
         attached, self._attached = self._attached, []
         await asyncio.gather(*(one.close() for one in attached))
+
+
+def _check_disk(partition: Partition, last: Descriptor | None) -> None:
+    files = LocalFiles()
+    survey = survey_log(files, partition.log_folder)
+    if survey.files:
+        log_id = log_identity(files, partition.log_folder)
+        check_belongs(last, log_id, survey.start_offset, survey.end_offset)
 
 
 async def _end(*tasks: asyncio.Task[None]) -> None:

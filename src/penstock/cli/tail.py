@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import codecs
+import contextlib
 import itertools
 import time
 from typing import TYPE_CHECKING, Literal
@@ -19,13 +20,16 @@ from penstock.cli.common import (
     partitions_of,
     print_json,
 )
+from penstock.cli.object_stores import metadata_option, objects_option, root_option
 from penstock.log.follow import FolderReader
 from penstock.storage import LocalFiles
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
+    from penstock.cli.tail_tiers import PartitionReader
     from penstock.model import Topic
     from penstock.storage import Partition
 
@@ -47,6 +51,9 @@ _PREVIEW_BYTES = 100
 @click.option("--count", type=click.IntRange(min=0), help="Stop after that many messages.")
 @click.option("--partition", type=click.IntRange(min=0), help="One partition only.")
 @click.option("--follow/--no-follow", default=True, show_default=True, help="Wait for more.")
+@objects_option
+@metadata_option("metadata.db in the data directory")
+@root_option
 @json_option
 def tail(
     topic: Topic,
@@ -55,6 +62,9 @@ def tail(
     count: int | None,
     partition: int | None,
     follow: bool,
+    objects_url: str | None,
+    metadata_url: str | None,
+    root: str,
     as_json: bool,
 ) -> None:
     """Print the messages of a topic and follow it.
@@ -62,18 +72,39 @@ def tail(
     TOPIC is /namespace/name, or a name in the namespace "default". Works with the server running or
     stopped. Messages that cannot be read are named on stderr, and the command exits with 1.
 
+    With --objects it begins in the archive and goes on in the log, each message once and in order;
+    a topic whose log is on another machine, or lost, is read from the archive alone.
+
     Example: penstock tail --from earliest --count 10 /default/traces
     """
-    partitions = partitions_of(existing_data_directory(data_dir), topic, partition)
-    readers = [(p, FolderReader(LocalFiles(), p.log_folder, start)) for p in partitions]
-    for found, offset, message in itertools.islice(_messages(readers, follow=follow), count):
-        _print_message(found, offset, message, as_json=as_json)
-    if any(reader.lost for _, reader in readers):
-        raise click.exceptions.Exit(1)
+    descriptors = metadata_url or (data_dir.absolute() / "metadata.db").as_uri()
+    archive = None if objects_url is None else (objects_url, descriptors, root)
+    with _readers(data_dir, topic, partition, start, archive) as readers:
+        for found, offset, message in itertools.islice(_messages(readers, follow=follow), count):
+            _print_message(found, offset, message, as_json=as_json)
+        if any(reader.lost for _, reader in readers):
+            raise click.exceptions.Exit(1)
+
+
+def _readers(
+    data_dir: Path,
+    topic: Topic,
+    number: int | None,
+    start: int | Literal["earliest", "latest"],
+    archive: tuple[str, str, str] | None,
+) -> AbstractContextManager[list[tuple[Partition, PartitionReader]]]:
+    if archive is not None:
+        from penstock.cli.tail_tiers import tiered_readers
+
+        return tiered_readers(data_dir, topic, number, start, archive)
+    partitions = partitions_of(existing_data_directory(data_dir), topic, number)
+    return contextlib.nullcontext(
+        [(one, FolderReader(LocalFiles(), one.log_folder, start)) for one in partitions]
+    )
 
 
 def _messages(
-    readers: list[tuple[Partition, FolderReader]], *, follow: bool
+    readers: list[tuple[Partition, PartitionReader]], *, follow: bool
 ) -> Iterator[tuple[Partition, int, bytes]]:
     """Messages of all partitions in turn. Without `follow`, two idle rounds mean the end."""
     idle_rounds = 0
@@ -91,7 +122,7 @@ def _messages(
             time.sleep(_POLL_S)
 
 
-def _name_losses(partition: Partition, reader: FolderReader, named: int) -> None:
+def _name_losses(partition: Partition, reader: PartitionReader, named: int) -> None:
     """Says on stderr what was lost beyond the first `named` losses."""
     for loss in reader.lost[named:]:
         where = f"{partition.topic} partition {partition.number}"

@@ -167,14 +167,17 @@ class Stores:
         from penstock.archive.sources import PARTY
 
         partition = self._directory.partition(*key)
-        archived = await self._archiver.catalog(partition).end_offset()
-        store = await asyncio.to_thread(
-            self._open_blocking, *key, signal, least_offset=archived, keep_for=[PARTY]
-        )
+        claim = await self._archiver.claim(partition)
+        store: Store | None = None
         try:
-            self._archivings[store] = await self._archiver.attach(partition, store)
+            store = await asyncio.to_thread(
+                self._open_blocking, *key, signal, least_offset=claim.end_offset, keep_for=[PARTY]
+            )
+            self._archivings[store] = await self._archiver.attach(partition, store, claim)
         except BaseException:
-            await store.close_async()
+            if store is not None:
+                await store.close_async()
+            await claim.lease.release()
             raise
         return store
 

@@ -1,0 +1,155 @@
+"""Reads a topic for `penstock tail` through its archive, its log files and what comes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING, Literal, Protocol
+
+from penstock.cli.common import existing_data_directory, partitions_of
+from penstock.cli.object_stores import archive_stores
+from penstock.log.survey import survey_log
+from penstock.model.errors import (
+    ArchiveUnavailable,
+    MetadataUnavailable,
+    OffsetUnavailable,
+    PenstockError,
+)
+from penstock.storage import DataDirectory, LocalFiles
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from penstock.archive import Catalog, TieredReader
+    from penstock.log.cache import Batch
+    from penstock.log.inventory import Lost
+    from penstock.log.survey import Survey
+    from penstock.model import Topic
+    from penstock.storage import Partition
+    from penstock.storage.metadata import Metadata
+
+
+class PartitionReader(Protocol):
+    """A position in a partition."""
+
+    @property
+    def lost(self) -> Sequence[Lost]:
+        """What was passed over so far."""
+        ...
+
+    def read_batch(self) -> Batch | None:
+        """The next messages that are there now, or None."""
+        ...
+
+
+class TieredTail:
+    """A partition's archive and log as one stream, for a caller without an event loop."""
+
+    def __init__(self, runner: asyncio.Runner, partition: Partition, reader: TieredReader) -> None:
+        self._runner = runner
+        self._partition = partition
+        self._reader = reader
+
+    @property
+    def lost(self) -> list[Lost]:
+        """Of the archive and of the log."""
+        return self._reader.lost
+
+    def read_batch(self) -> Batch | None:
+        """The next messages; PenstockError says which the archive has and does not give."""
+        try:
+            return self._runner.run(self._reader.read_batch())
+        except ArchiveUnavailable as error:
+            raise _without_archive(self._partition, str(error)) from error
+
+
+@contextlib.contextmanager
+def tiered_readers(
+    data_dir: Path,
+    topic: Topic,
+    number: int | None,
+    start: int | Literal["earliest", "latest"],
+    archive: tuple[str, str, str],
+) -> Iterator[list[tuple[Partition, PartitionReader]]]:
+    """A reader for each partition that the log or the archive has.
+
+    `archive` names its objects, its descriptors and the root of its keys.
+    """
+    from penstock.archive import Catalog, LogFolder, TieredReader
+
+    objects_url, metadata_url, root = archive
+    with asyncio.Runner() as runner:
+        stores = archive_stores(objects_url, metadata_url)
+        objects, metadata = runner.run(stores.__aenter__())
+        found: list[tuple[Partition, PartitionReader]] = []
+        try:
+            for one in runner.run(_partitions(metadata, data_dir, topic, number, root)):
+                catalog = Catalog(objects, metadata, topic, one.number, root=root)
+                offset = runner.run(_first_offset(catalog, one, start))
+                reader = TieredReader(catalog, LogFolder(LocalFiles(), one.log_folder), offset)
+                found.append((one, TieredTail(runner, one, reader)))
+            yield found
+        finally:
+            runner.run(stores.__aexit__(None, None, None))
+
+
+async def _partitions(
+    metadata: Metadata, data_dir: Path, topic: Topic, number: int | None, root: str
+) -> list[Partition]:
+    """Those of the data directory and those of the archive, of which either may be missing."""
+    from penstock.archive import archived_partitions
+
+    numbers = {one.number for one in _local_partitions(data_dir) if one.topic == topic}
+    with contextlib.suppress(MetadataUnavailable):  # reading says what is missing then
+        known = await archived_partitions(metadata, root)
+        numbers |= {each for name, each in known if name == topic}
+    wanted = sorted(numbers if number is None else numbers & {number})
+    if not wanted:
+        return partitions_of(existing_data_directory(data_dir), topic, number)
+    return [DataDirectory(data_dir).partition(topic, each) for each in wanted]
+
+
+def _local_partitions(data_dir: Path) -> list[Partition]:
+    return list(DataDirectory(data_dir).partitions()) if data_dir.is_dir() else []
+
+
+async def _first_offset(
+    catalog: Catalog, partition: Partition, start: int | Literal["earliest", "latest"]
+) -> int:
+    """The offset to begin with; OffsetUnavailable where it is behind all that there is."""
+    log = survey_log(LocalFiles(), partition.log_folder)
+    if isinstance(start, int) and log.files and start >= log.start_offset:
+        return start  # the log says by itself whether it has it
+    if start == "latest" and log.files:
+        return log.end_offset
+    try:
+        return await _archived_offset(catalog, log, start)
+    except MetadataUnavailable as error:
+        missing = f"offsets from {start} on" if isinstance(start, int) else "what came earlier"
+        text = f"{missing} may be in an archive that does not answer: {error}"
+        raise _without_archive(partition, text) from error
+
+
+async def _archived_offset(
+    catalog: Catalog, log: Survey, start: int | Literal["earliest", "latest"]
+) -> int:
+    end = max(await catalog.end_offset(), log.end_offset)
+    if start == "latest":
+        return end
+    first = await catalog.first()
+    begins = [log.start_offset] if log.files else []
+    earliest = min([*begins, *([first.start_offset] if first else [])], default=0)
+    if start == "earliest":
+        return earliest
+    if start > end:
+        text = f"offset {start} is not in the topic, which has {earliest} to {end}"
+        raise OffsetUnavailable(text, earliest=earliest, end=end)
+    return int(start)
+
+
+def _without_archive(partition: Partition, problem: str) -> PenstockError:
+    log = survey_log(LocalFiles(), partition.log_folder)
+    here = f"the log begins at offset {log.start_offset}" if log.files else "there is no log"
+    where = f"{partition.topic} partition {partition.number}"
+    return PenstockError(f"{where}: {problem}; {here}")
