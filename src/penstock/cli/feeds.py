@@ -29,12 +29,13 @@ def installed(extra: str = "spark") -> Iterator[None]:
 def queue_feed(
     config: Config, url: str, manifest_path: str, prefix: str, *, consumes: bool = True
 ) -> Feed:
-    """The queue at a URL."""
+    """The queue at a URL; `buffer.objects` says how to reach it."""
     with installed("objects"):
         from penstock.pipeline.feeds import QueueFeed
     return QueueFeed(
         config.data_dir.absolute(),
         url,
+        dict(config.buffer.objects),
         manifest_path=manifest_path,
         data_path_prefix=prefix,
         consumes=consumes,
@@ -47,4 +48,5 @@ def archive_feed(config: Config, url: str, metadata: str | None, root: str) -> F
         raise click.UsageError("--archive needs --metadata")
     with installed("objects"):
         from penstock.pipeline.feeds import ArchiveFeed
-    return ArchiveFeed(config.data_dir.absolute(), url, metadata, root=root)
+    keys = dict(config.archive.objects)
+    return ArchiveFeed(config.data_dir.absolute(), url, metadata, keys, root=root)

@@ -1,4 +1,4 @@
-"""`penstock fsck`: verifies what is on disk, and repairs it."""
+"""`penstock fsck`: verifies what is stored, and repairs it."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ import os
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import click
 
-from penstock.cli.common import human_bytes, json_option, print_json, size_of
+from penstock.cli.common import json_option, print_json, size_of
+from penstock.cli.fsck_report import Findings, print_findings
+from penstock.cli.object_stores import is_url, metadata_option, root_option
+from penstock.cli.queue import manifest_option, prefix_option
 from penstock.log.inventory import SUFFIX
 from penstock.log.survey import survey_log
 from penstock.log.verify import LogReport, repair_log, verify_file, verify_log
@@ -22,53 +25,120 @@ from penstock.storage.directory import IDENTITY
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from penstock.cli.fsck_objects import ObjectPlace
+    from penstock.lake.verify import LakeReport
     from penstock.store.verify import StoreReport
 
     _Reports: TypeAlias = "list[LogReport | StoreReport]"
+    _Outcome: TypeAlias = "tuple[Findings, Findings | None, str | None]"
+
+_UNREPAIRED_LAKE: Final = "a table has one copy of its files, so there is nothing to repair it from"
+_CATALOG: Final = "catalog.db"
 
 
 @click.command()
-@click.argument("path", type=click.Path(path_type=Path))
+@click.argument("path")
 @click.option("--repair", is_flag=True, help="Rebuild what is damaged from what is readable.")
+@metadata_option()
+@root_option
+@manifest_option
+@prefix_option
 @json_option
-def fsck(path: Path, repair: bool, as_json: bool) -> None:
-    """Verify a data directory, a folder in it, or one file.
+def fsck(
+    path: str,
+    repair: bool,
+    metadata_url: str | None,
+    root: str,
+    manifest_path: str,
+    data_path_prefix: str,
+    as_json: bool,
+) -> None:
+    """Verify a data directory, an archive, a queue, a lake, or one file.
 
-    Reads every byte of logs, segments, ack.log and ack.ckpt. Exit code 0: sound; 1: damage was
-    found. Verifying is safe beside a running server; repairing needs it stopped.
+    PATH is a data directory, a folder or a file in it, a lake's warehouse, or the URL of object
+    storage (s3://bucket/prefix, gs://…, az://…, file:///folder), where an archive needs --metadata.
+
+    Reads every byte of logs, segments, ack.log and ack.ckpt, of archived objects, of batches that
+    wait in a queue, and of the Parquet files of a lake's tables. Exit code 0: sound; 1: damage was
+    found. Verifying is safe beside whatever runs; repairing needs the server stopped.
 
     A repair records what was lost, so that the next fsck is clean, and keeps damaged files as
     FILE.damaged. A segment stays as long as one bundle in it can be read; the others are recorded
-    as lost for every subscriber that lacks them.
+    as lost for every subscriber that lacks them. Of an archive, descriptors that were lost are made
+    again from its objects. Queues and lakes are not repaired.
 
     Example: penstock fsck --repair data
     """
-    if not path.exists():
-        raise PenstockError(f"there is nothing at {path}")
-    damaged_identity = _check_identity(path)
-    reports = _verify(path)
-    if not reports and not (path / IDENTITY).exists():
-        raise PenstockError(f"{path} holds nothing that Penstock wrote")
-    found = _summary(path, reports, damaged_identity)
-    if repair and not found["sound"]:
-        _repair(path, reports)
-        after = _summary(path, _verify(path), damaged_identity)
-        found = {**found, "repaired": True, "after": after}
-    if as_json:
-        print_json(found)
+    if is_url(path):
+        place = _object_place(path, metadata_url, root, manifest_path, data_path_prefix)
+        found, after, kept = _fsck_objects(place, repair=repair)
     else:
-        _print(found)
-    if not found["sound"]:
-        raise click.exceptions.Exit(1 if not repair or not found["after"]["sound"] else 0)
+        if not Path(path).exists():
+            raise PenstockError(f"there is nothing at {path}")
+        found, after, kept = _fsck_path(Path(path), repair=repair)
+        if found.is_empty and Path(path).is_dir() and not (Path(path) / IDENTITY).exists():
+            where = Path(path).absolute().as_uri()
+            place = _object_place(where, metadata_url, root, manifest_path, data_path_prefix)
+            found, after, kept = _fsck_objects(place, repair=repair)
+    _say(found, after, kept, as_json=as_json)
+    if not found.sound:
+        raise click.exceptions.Exit(0 if after is not None and after.sound else 1)
 
 
-def _verify(path: Path) -> _Reports:
+def _say(found: Findings, after: Findings | None, kept: str | None, *, as_json: bool) -> None:
+    if not as_json:
+        print_findings(found, after, kept=kept)
+        return
+    document = found.document()
+    if after is not None:
+        document |= {"repaired": True, "after": after.document(), "not_repaired": kept}
+    print_json(document)
+
+
+# --- object storage ----------------------------------------------------------------------------
+
+
+def _object_place(
+    url: str, metadata_url: str | None, root: str, manifest_path: str, prefix: str
+) -> ObjectPlace:
+    from penstock.cli.feeds import installed
+
+    with installed("objects"):
+        from penstock.cli.fsck_objects import ObjectPlace
+        from penstock.queue import QueueSettings
+
+    settings = QueueSettings(manifest_path=manifest_path, data_path_prefix=prefix)
+    return ObjectPlace(url, metadata_url, root, settings)
+
+
+def _fsck_objects(place: ObjectPlace, *, repair: bool) -> _Outcome:
+    from penstock.cli.fsck_objects import fsck_objects
+
+    return fsck_objects(place, repair=repair)
+
+
+# --- local folders and files -------------------------------------------------------------------
+
+
+def _fsck_path(path: Path, *, repair: bool) -> _Outcome:
+    reports, lakes = _verify(path)
+    found = _findings(path, reports, lakes)
+    if found.is_empty and path.is_file():
+        raise PenstockError(f"{path} holds nothing that Penstock wrote")
+    if not repair or found.sound:
+        return found, None, None
+    _repair(path, reports)
+    after = _findings(path, *_verify(path))
+    return found, after, _UNREPAIRED_LAKE if any(not lake.sound for lake in lakes) else None
+
+
+def _verify(path: Path) -> tuple[_Reports, list[LakeReport]]:
     files = LocalFiles()
     if path.is_file():
         return _verify_file(path)
-    logs, stores = log_folders(path), store_folders(path)
+    logs, stores, lakes = log_folders(path), store_folders(path), lake_folders(path)
     size = sum(survey_log(files, folder).bytes for folder in logs)
-    size += sum(_size_of_segments(folder) for folder in stores)
+    size += sum(_size_of_segments(folder) for folder in stores) + _size_of_lakes(lakes)
     hidden = not sys.stderr.isatty()
     with click.progressbar(length=size, label="verifying", hidden=hidden, file=sys.stderr) as bar:
         found: _Reports = [verify_log(files, folder, bar.update) for folder in logs]
@@ -76,17 +146,37 @@ def _verify(path: Path) -> _Reports:
             from penstock.store.verify import verify_store
 
             found += [verify_store(files, folder, bar.update) for folder in stores]
-    return found
+        return found, _verify_lakes(lakes, bar.update)
 
 
-def _verify_file(path: Path) -> _Reports:
+def _verify_file(path: Path) -> tuple[_Reports, list[LakeReport]]:
     if path.suffix == SUFFIX:
-        return [verify_file(LocalFiles(), path)]
+        return [verify_file(LocalFiles(), path)], []
     if path.suffix == ".seg" or path.name in {"ack.log", "ack.ckpt"}:
         from penstock.store.verify import verify_store_file
 
-        return [verify_store_file(LocalFiles(), path)]
-    return []
+        return [verify_store_file(LocalFiles(), path)], []
+    if path.suffix == ".parquet":
+        from penstock.lake.verify import verify_parquet
+
+        return [], [verify_parquet(path)]
+    return [], []
+
+
+def _verify_lakes(folders: list[Path], progress: Callable[[int], object]) -> list[LakeReport]:
+    if not folders:
+        return []
+    from penstock.lake.verify import verify_lake
+
+    return [verify_lake(folder, progress) for folder in folders]
+
+
+def _size_of_lakes(folders: list[Path]) -> int:
+    if not folders:
+        return 0
+    from penstock.lake.verify import lake_bytes
+
+    return sum(lake_bytes(folder) for folder in folders)
 
 
 def _repair(path: Path, reports: _Reports) -> None:
@@ -103,19 +193,13 @@ def _repair(path: Path, reports: _Reports) -> None:
             repair_store(LocalFiles(), Path(report.folder), SystemClock())
 
 
-def _check_identity(path: Path) -> list[dict[str, Any]]:
-    if not (path / IDENTITY).exists():
-        return []
-    try:
-        DataDirectory(path).identity()
-    except PenstockError as error:
-        return [_damage_row(IDENTITY, str(error))]
-    return []
+# --- what there is -----------------------------------------------------------------------------
 
 
-def _damage_row(file: str, detail: str) -> dict[str, Any]:
-    row = {"file": file, "position": 0, "kind": "identity", "detail": detail}
-    return {**row, "first_offset": None, "messages_lost": 0}
+def lake_folders(path: Path) -> list[Path]:
+    """The warehouse at `path`, or that of the data directory at `path`."""
+    candidates = [path, path / "lake"] if (path / IDENTITY).exists() else [path]
+    return [folder.absolute() for folder in candidates if (folder / _CATALOG).is_file()]
 
 
 def log_folders(path: Path) -> list[Path]:
@@ -160,70 +244,50 @@ def _raise(error: OSError) -> None:
     raise error
 
 
-def _summary(
-    path: Path, reports: _Reports, damaged_identity: list[dict[str, Any]]
-) -> dict[str, Any]:
-    logs = [report for report in reports if isinstance(report, LogReport)]
-    stores = [report for report in reports if not isinstance(report, LogReport)]
-    damage = [
-        {**asdict(damage), "file": str(Path(report.folder) / damage.file)}
-        for report in reports
-        for damage in report.damage
-    ] + damaged_identity
-    return {
-        "path": str(path),
-        "sound": not damage,
-        "logs": len(logs),
-        "stores": len(stores),
-        "files_checked": sum(report.files_checked for report in reports),
-        "bytes_checked": sum(report.bytes_checked for report in reports),
-        "messages": sum(report.messages for report in logs),
-        "segments": sum(report.segments for report in stores),
-        "bundles": sum(report.bundles for report in stores),
-        "messages_lost": sum(row["messages_lost"] for row in damage),
-        "damage": damage,
-        "known_losses": [
-            {"folder": report.folder, "first_offset": first, "messages_lost": end - first}
-            for report in reports
-            for first, end in report.known_losses
-        ],
-        "notes": [f"{report.folder}: {note}" for report in reports for note in report.notes],
-    }
+def _findings(path: Path, reports: _Reports, lakes: list[LakeReport]) -> Findings:
+    found = Findings(str(path))
+    for report in reports:
+        _add_report(found, report)
+    for lake in lakes:
+        _add_lake(found, lake)
+    _check_identity(path, found)
+    return found
 
 
-def _print(found: dict[str, Any]) -> None:
-    size = human_bytes(found["bytes_checked"])
-    held = f"{found['files_checked']} files, {size}, {found['messages']} messages"
-    if found["stores"]:
-        held += (
-            f", {_counted(found['segments'], 'segment')}, {_counted(found['bundles'], 'bundle')}"
-        )
-    click.echo(f"{found['path']}: {held}")
-    for row in found["damage"]:
-        lost = f", {_messages(row)} lost" if row["messages_lost"] else ""
-        where = f"{row['file']} at byte {row['position']}"
-        click.echo(f"  damaged: {where}: {row['detail']}{lost}")
-    for row in found["known_losses"]:
-        click.echo(f"  lost earlier: {_messages(row)} in {row['folder']}")
-    for note in found["notes"]:
-        click.echo(f"  note: {note}")
-    if found["sound"]:
-        click.echo("sound")
-    elif "after" in found:
-        after = found["after"]
-        state = "sound now" if after["sound"] else f"{len(after['damage'])} still damaged"
-        held = f"{after['messages']} messages"
-        held += f" and {_counted(after['bundles'], 'bundle')}" if after["stores"] else ""
-        click.echo(f"repaired: {held} readable; {state}")
+def _add_report(found: Findings, report: LogReport | StoreReport) -> None:
+    if isinstance(report, LogReport):
+        found.logs += 1
+        found.messages += report.messages
     else:
-        places, lost = len(found["damage"]), found["messages_lost"]
-        click.echo(f"{_counted(places, 'damaged place')}, {_counted(lost, 'message')} lost")
+        found.stores += 1
+        found.segments += report.segments
+        found.bundles += report.bundles
+    found.files_checked += report.files_checked
+    found.bytes_checked += report.bytes_checked
+    for damage in report.damage:
+        fields: dict[str, Any] = asdict(damage)
+        found.add_damage(**{**fields, "file": str(Path(report.folder) / damage.file)})
+    found.known_losses += [
+        {"folder": report.folder, "first_offset": first, "messages_lost": end - first}
+        for first, end in report.known_losses
+    ]
+    found.notes += [f"{report.folder}: {note}" for note in report.notes]
 
 
-def _messages(row: dict[str, Any]) -> str:
-    count, first = row["messages_lost"], row["first_offset"]
-    return f"1 message (offset {first})" if count == 1 else f"{count} messages from offset {first}"
+def _add_lake(found: Findings, lake: LakeReport) -> None:
+    found.tables += max(1, lake.tables)
+    found.files_checked += lake.files_checked
+    found.bytes_checked += lake.bytes_checked
+    found.rows += lake.rows
+    for damage in lake.damage:
+        found.add_damage(**asdict(damage))
+    found.notes += lake.notes
 
 
-def _counted(count: int, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+def _check_identity(path: Path, found: Findings) -> None:
+    if not (path / IDENTITY).exists():
+        return
+    try:
+        DataDirectory(path).identity()
+    except PenstockError as error:
+        found.add_damage(IDENTITY, str(error), kind="identity")

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types
-from pyiceberg.table import TableProperties
 
 from penstock.lake.schemas import TABLES
 from penstock.model.errors import InvalidSetting
@@ -37,6 +36,7 @@ _TYPES: Final[Mapping[str, pa.DataType]] = {
 }
 _SENT_AS: Final = {"int": ["int"], "double": ["double", "int"], "bool": ["bool"]}
 _RESOURCE: Final = "resource:"
+_BOUNDS: Final = "write.metadata.metrics.column"
 _TAKEN: Final = frozenset(name for schema in TABLES.values() for name in schema.names)
 
 
@@ -93,8 +93,7 @@ def of_properties(properties: Mapping[str, str]) -> tuple[Promoted, ...]:
 
 def promoted_properties(promoted: Sequence[Promoted]) -> dict[str, str]:
     """Of a table that has these; files are pruned by them."""
-    prefix = TableProperties.METRICS_MODE_COLUMN_CONF_PREFIX
-    bounds = {f"{prefix}.{each.column}": "truncate(16)" for each in promoted}
+    bounds = {f"{_BOUNDS}.{each.column}": "truncate(16)" for each in promoted}
     return {PROPERTY: json.dumps([str(each) for each in promoted]), **bounds}
 
 
