@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote, urlsplit
 
 from penstock.lake.positions import decode_positions
+from penstock.lake.promoted import of_properties
 from penstock.model.errors import Damaged
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from datetime import date
 
     from penstock.lake.positions import Positions
+    from penstock.lake.promoted import Promoted
     from penstock.lake.settings import LakeSettings
 
 CATALOG: Final = "catalog.db"
@@ -61,6 +63,8 @@ class Glance:
     files: tuple[ColdFile, ...]
     positions: Positions
     """What of the topics is in it."""
+    promoted: tuple[Promoted, ...] = ()
+    """Attributes with columns of their own."""
 
 
 NOTHING: Final = Glance((), {})
@@ -88,7 +92,8 @@ def _glance(settings: LakeSettings, table: str) -> Glance:
     try:
         metadata = _metadata(settings, table)
         files = _under(settings, table, metadata, _files(metadata))
-        return Glance(tuple(files), decode_positions(metadata.get("properties", {})))
+        properties = metadata.get("properties", {})
+        return Glance(tuple(files), decode_positions(properties), of_properties(properties))
     except FileNotFoundError:
         raise
     except (OSError, ValueError, KeyError, StopIteration, EOFError, TypeError) as error:

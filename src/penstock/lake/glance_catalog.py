@@ -18,6 +18,7 @@ from penstock.lake.glance import (
     times_between,
 )
 from penstock.lake.positions import decode_positions
+from penstock.lake.promoted import of_properties
 from penstock.model.errors import Damaged
 
 if TYPE_CHECKING:
@@ -36,7 +37,8 @@ def glance_through_catalog(settings: LakeSettings, table: str) -> Glance:
     try:
         with contextlib.closing(open_catalog(settings)) as catalog:
             loaded = catalog.load_table((settings.namespace, table))
-        return Glance(tuple(_files(loaded)), decode_positions(loaded.properties))
+        positions = decode_positions(loaded.properties)
+        return Glance(tuple(_files(loaded)), positions, of_properties(loaded.properties))
     except NoSuchTableError:
         return NOTHING
     except Exception as error:  # every catalog has its own

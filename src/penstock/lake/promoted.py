@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
 PROPERTY: Final = "penstock.promoted"
+PREFIXES: Final = ("attr_", "resource_")
+"""Of the names of columns: of a record's attributes, and of its resource's."""
 _TYPES: Final[Mapping[str, pa.DataType]] = {
     "string": pa.string(),
     "int": pa.int64(),
@@ -68,7 +70,7 @@ class Promoted:
     def column(self) -> str:
         """What it is called in SQL."""
         name = re.sub(r"[^0-9a-z]+", "_", self.key.lower()).strip("_")
-        return f"{'resource' if self.of_resource else 'attr'}_{name}"
+        return f"{PREFIXES[self.of_resource]}{name}"
 
     @property
     def type(self) -> pa.DataType:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
+from penstock.lake.promoted import PREFIXES
 from penstock.query.tree import nodes
 
 if TYPE_CHECKING:
@@ -29,6 +30,11 @@ def columns_in(tree: Node, names: frozenset[str], views: Mapping[str, str]) -> f
     words = {_text(text) for text in _texts(everything)}
     words |= {word for query in views.values() for word in _view_words(query, words)}
     return names & words
+
+
+def names_promoted(tree: Node) -> bool:
+    """Whether the statement may speak of promoted attributes, which rows are not made with."""
+    return any(_text(text).startswith(PREFIXES) for text in _texts(nodes(tree)))
 
 
 def _is_everything(node: Node, relations: set[str]) -> bool:

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Final
 
 from penstock.lake.dialects import DUCKDB
 from penstock.lake.glance import glance
+from penstock.lake.promoted import fill, with_columns
 from penstock.lake.schemas import TABLES
 from penstock.lake.views import view_queries
 from penstock.query.cold import cold_sources
-from penstock.query.columns import columns_in
+from penstock.query.columns import columns_in, names_promoted
 from penstock.query.conditions import wanted
 from penstock.query.dialect import macros_in
 from penstock.query.doubles import DOUBLES
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
     from pathlib import Path
 
+    import pyarrow as pa
     from duckdb import DuckDBPyConnection
 
     from penstock.lake.glance import ColdFile
@@ -79,7 +81,7 @@ class Relations:
         tree, scope = self._statement.tree, self._scope
         columns = columns_in(tree, frozenset(TABLES[table].names), views)
         limits = wanted(self._connection, tree, conditions_on(table))
-        slim = not columns & LARGE
+        slim = not (columns & LARGE or names_promoted(tree))
         asked = Asked(table, scope.tiers, scope.namespaces, slim, limits.trace_ids)
         found = look(scope.data_dir, scope.lake, asked, self.warnings.append)
         self.tables[table] = found
@@ -87,14 +89,20 @@ class Relations:
         found.cold = replace(found.cold, files=tuple(files))
         pieces = [piece for tier in (Tier.WARM, Tier.HOT) for piece in found.fresh.get(tier, ())]
         fresh = chosen(without_repeats(self._connection, pieces, files), limits)
+        promoted = found.cold.promoted
+        schema = with_columns(TABLES[table], promoted)
         shape = f"columns of {table}"  # no name that a statement could have
-        self._connection.register(shape, TABLES[table].empty_table())
-        sources = [_selected(table, f'"{shape}"')]
+        self._connection.register(shape, schema.empty_table())
+        sources = [_selected(schema, f'"{shape}"')]
         doubles = DOUBLES.rows(self._connection, files) if table == "spans" else {}
-        sources += [_selected(table, source) for source in self._cold(table, files, doubles)]
+        for source in self._cold(table, files, doubles):
+            # Files from before an attribute was promoted do not have its column.
+            whole = f'(FROM "{shape}" UNION ALL BY NAME FROM {source})' if promoted else source
+            sources.append(_selected(schema, whole))
         if fresh is not None:
+            fresh = fresh if slim else fill(fresh, promoted)
             self._connection.register(f"fresh rows of {table}", fresh)
-            sources.append(_selected(table, f'"fresh rows of {table}"', fresh.column_names))
+            sources.append(_selected(schema, f'"fresh rows of {table}"', fresh.column_names))
         self._create(table, " UNION ALL ".join(sources))
         for view, query in views.items():
             self._create(view, query)
@@ -124,10 +132,10 @@ class Relations:
         return cold_sources(self._connection, table, files, namespaces, doubles)
 
 
-def _selected(table: str, source: str, present: Collection[str] | None = None) -> str:
-    """All columns of the table, null where the source has none."""
+def _selected(schema: pa.Schema, source: str, present: Collection[str] | None = None) -> str:
+    """All columns, null where the source has none."""
     columns = ", ".join(
         f'"{name}"' if present is None or name in present else f'NULL AS "{name}"'
-        for name in TABLES[table].names
+        for name in schema.names
     )
     return f"SELECT {columns} FROM {source}"  # noqa: S608 - our own names

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from penstock.lake.glance import NOTHING, Glance, glance, glance_at_positions
@@ -67,6 +67,7 @@ class TableTiers:
     """What a table consists of."""
 
     cold: Glance
+    """Without files where the tier is not asked for."""
     fresh: dict[Tier, list[Piece]]
     """The rows of the other tiers."""
     segments: list[Segment] = field(default_factory=list)
@@ -99,8 +100,7 @@ def look(
     # Positions are needed for the others, even if the rows of the lake are not asked for.
     at_once = _cold(lake, asked.table, warn)
     found.seconds[Tier.COLD] = time.perf_counter() - started
-    if Tier.COLD in asked.tiers:
-        found.cold = at_once
+    found.cold = at_once if Tier.COLD in asked.tiers else replace(at_once, files=())
     started = time.perf_counter()
     if Tier.WARM in asked.tiers:
         beyond = [each for each in segments if not _is_cold(each[0], at_once)]
