@@ -28,4 +28,4 @@ def test_demo_loses_nothing_and_tidies_up(tmp_path: Path, monkeypatch: pytest.Mo
     assert found["warm"] > 0
     assert found["hot"] > 0
     assert (found["lost"], found["twice"]) == (0, 0)
-    assert list(tmp_path.iterdir()) == []
+    assert [each for each in tmp_path.rglob("*") if each.is_file()] == []

@@ -409,7 +409,7 @@ def _run(machine: type[RuleBasedStateMachine], examples: int, steps: int) -> Non
 @MACHINES
 def test_what_was_promised_survives_any_interruption(machine: type[PowerLossMachine]) -> None:
     """Acknowledged messages keep their offsets and contents, and nobody else gets these offsets."""
-    _run(machine, examples=400, steps=50)
+    _run(machine, examples=200, steps=50)
 
 
 @pytest.mark.soak

@@ -13,6 +13,7 @@ import pytest
 from penstock.model import errors
 from penstock.model.errors import (
     BatchUnreadable,
+    LeaseHeld,
     LogLocked,
     OffsetUnavailable,
     PenstockError,
@@ -31,6 +32,8 @@ CLASSES = [
 
 def attributes_for(cls: type[PenstockError]) -> dict[str, object]:
     """What the class carries beside its message, with values unlike the defaults."""
+    if issubclass(cls, LeaseHeld):
+        return {"retry_after_s": 2.5, "owner": "a", "epoch": 3}
     if issubclass(cls, Retryable):
         return {"retry_after_s": 2.5}
     if issubclass(cls, LogLocked):

@@ -28,7 +28,7 @@ def check_round_trip(signal: Signal, messages: list[bytes]) -> None:
 
 @SIGNALS
 @given(st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_a_request_comes_back_equal(signal: Signal, data: st.DataObject) -> None:
     """Whatever the official classes can hold is in the bundle, and comes out again."""
     check_round_trip(signal, [encoded(data.draw(requests(signal)))])

@@ -1,27 +1,120 @@
-"""The pipeline on a standalone cluster: a master and two workers, each a process of its own."""
+"""The pipeline on a standalone cluster, and without local disks: queue and warehouse on S3."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+import yaml
 
-from tests.pipeline.cluster import run_command, standalone_cluster, wait_until
+from penstock.lake.settings import LakeSettings
+from penstock.lake.tables import Lake
+from penstock.otel import Signal
+from penstock.queue import Producer
+from penstock.queue.otlp import Origin, encode_origin
+from tests.pipeline.cluster import Cluster, run_command, standalone_cluster, wait_until
+from tests.pipeline.flush.helpers import logs
+from tests.pipeline.helpers import LOGS, TRACES, Data, named, spans
 from tests.pipeline.shop import fill, lake_rows
+from tests.servers.fixtures import s3
 
 if TYPE_CHECKING:
-    from tests.pipeline.helpers import Data
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from tests.servers.seaweed import S3Server
+
+__all__ = ["s3"]
+
+
+@pytest.fixture
+def queue_url(s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A queue with three batches; the environment says how to reach it."""
+    for name, value in s3.options.items():
+        monkeypatch.setenv(name.upper(), value)
+    url = s3.place()
+    with Producer.open(url, options=s3.options) as producer:
+        for batch in range(3):
+            producer.produce([spans(2 * batch, 2 * batch + 1)], _said(Signal.TRACES))
+            producer.produce([logs(f"log {batch}")], _said(Signal.LOGS))
+            producer.flush()
+    return url
+
+
+def _said(signal: Signal) -> bytes:
+    return encode_origin(Origin(TRACES if signal is Signal.TRACES else LOGS, signal))
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A master and two workers, each a process of its own."""
+    patch = pytest.MonkeyPatch()
+    # The S3 server does not unpack the checksums behind the data of clients that do not sign.
+    patch.setenv("AWS_REQUEST_CHECKSUM_CALCULATION", "WHEN_REQUIRED")
+    with standalone_cluster(tmp_path_factory.mktemp("cluster")) as started:
+        yield started
+    patch.undo()
 
 
 @pytest.mark.timeout(300)
-def test_pipeline_runs_on_a_standalone_cluster(data: Data, tmp_path: Path) -> None:
+def test_pipeline_runs_on_a_standalone_cluster(
+    cluster: Cluster, data: Data, tmp_path: Path
+) -> None:
     """Each worker runs an executor, the lake has what was stored, and the executors are gone."""
-    stored = fill(data)
-    with standalone_cluster(tmp_path / "cluster") as cluster:
-        where = ("--master", cluster.master, "--data-dir", data.root)
-        answer = run_command(tmp_path, "pipeline", "run", "--once", "--json", *where)
-        wait_until(lambda: all(part.is_idle for part in cluster.parts))
+    stored, before = fill(data), [len(found) for found in cluster.executors]
+    where = ("--master", cluster.master, "--data-dir", data.root)
+    answer = run_command(tmp_path, "pipeline", "run", "--once", "--json", *where)
+    wait_until(lambda: all(part.is_idle for part in cluster.parts))
     assert (answer.code, answer.err) == (0, "")
     assert answer.json["rows"] == stored == lake_rows(data.root)
-    assert [len(found) for found in cluster.executors] == [1, 1]
+    assert [len(found) for found in cluster.executors] == [count + 1 for count in before]
+
+
+@pytest.mark.timeout(300)
+def test_cluster_takes_the_queue_to_a_warehouse_on_s3(
+    cluster: Cluster,
+    s3: S3Server,
+    queue_url: str,
+    tmp_path: Path,
+) -> None:
+    """Executors fetch batches and write Parquet; the configuration says how to reach the store."""
+    lake = {
+        "warehouse": s3.place(),
+        "catalog": {
+            "type": "sql",
+            "uri": f"sqlite:///{tmp_path}/catalog.db",
+            "s3.endpoint": s3.endpoint,
+            "s3.anonymous": "true",
+            "s3.region": "us-east-1",
+        },
+    }
+    config = tmp_path / "penstock.yaml"
+    config.write_text(yaml.safe_dump({"lake": lake, "buffer": {"objects": s3.options}}))
+    where = ("--master", cluster.master, "--data-dir", tmp_path / "notes", "--config", config)
+    answer = run_command(
+        tmp_path, "pipeline", "run", "--once", "--json", "--queue", queue_url, *where
+    )
+    assert (answer.code, answer.err) == (0, "")
+    assert (answer.json["rows"]["spans"], answer.json["rows"]["logs"]) == (6, 3)
+    settings = LakeSettings(warehouse=str(lake["warehouse"]), catalog=dict(lake["catalog"]))  # type: ignore[arg-type, call-overload] # of one's own
+    with Lake.open(settings) as opened:
+        rows = opened.table("spans").scan().to_arrow()
+        assert sorted(rows["name"].to_pylist()) == named(*range(6))
+        assert opened.table("logs").scan().count() == 3
+
+
+def test_queue_is_a_source_of_spark(
+    spark: SparkSession,
+    s3: S3Server,
+    queue_url: str,
+) -> None:
+    """Rows of a table, with some of its columns; nobody is fenced and nothing dequeued."""
+    keys = {f"objects.{name}": value for name, value in s3.options.items()}
+    reader = spark.read.format("penstock").options(source="queue", **keys)
+    for _ in range(2):
+        rows = reader.schema("name STRING, _offset LONG").load(queue_url)
+        found = rows.where("_offset >= 16777216").collect()
+        assert sorted(row["name"] for row in found) == named(2, 3, 4, 5)
+    assert reader.option("table", "logs").schema("body STRING").load(queue_url).count() == 3

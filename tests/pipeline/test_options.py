@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
+from penstock.archive.catalog import DEFAULT_ROOT
 from penstock.model.errors import InvalidArgument
 from penstock.model.settings import MIB
 from penstock.pipeline import options
 from penstock.pipeline.batches import Admission
 from penstock.pipeline.options import NAMES, SourceOptions
+from penstock.queue.settings import MANIFEST_PATH
 
 
 def parse(**given: str) -> SourceOptions:
@@ -21,9 +21,15 @@ def parse(**given: str) -> SourceOptions:
 def test_defaults_read_every_span_from_the_beginning() -> None:
     """Without a bound, and not silent about what is lost."""
     assert parse() == SourceOptions(
-        path=Path("/data"),
+        path="/data",
+        source="directory",
+        manifest=MANIFEST_PATH,
+        metadata="",
+        root=DEFAULT_ROOT,
+        objects={},
         rows="table",
         table="spans",
+        tiers=frozenset({"hot", "warm", "cold"}),
         topics=None,
         namespaces=None,
         starting_offsets="earliest",
@@ -49,7 +55,8 @@ def test_several_topics_and_namespaces_can_be_named() -> None:
 
 def test_path_may_be_an_address() -> None:
     """As Spark users write it."""
-    assert parse(path="file:///srv/data").path == Path("/srv/data")
+    assert parse(path="file:///srv/data").path == "/srv/data"
+    assert parse(path="s3://bucket/queue", source="queue").path == "s3://bucket/queue"
 
 
 @pytest.mark.parametrize(
@@ -83,4 +90,5 @@ def test_path_is_needed() -> None:
 def test_every_option_stands_in_the_table() -> None:
     """That the module begins with."""
     rows = [line for line in (options.__doc__ or "").splitlines() if line.startswith("| `")]
-    assert [row.split("`")[1] for row in rows] == list(NAMES)
+    named = [row.split("`")[1] for row in rows]
+    assert [name for name in named if not name.startswith("objects.")] == list(NAMES)

@@ -25,7 +25,7 @@ OWN = Topic("default", "my own")
 
 def listed(segments: DirectorySegments, *, since: int = 0) -> list[str]:
     """What there is, as `partition:number`."""
-    positions = {KEY: Position(since, 0)} if since else {}
+    positions = {KEY: Position(since, since)} if since else {}
     return [f"{each.key}:{each.segment_seq}" for each in segments.since(positions)]
 
 

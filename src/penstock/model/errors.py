@@ -14,7 +14,8 @@
     │   ├── DiskFull
     │   ├── StoreFull
     │   ├── CommitContended
-    │   └── QueueUnreachable
+    │   ├── QueueUnreachable
+    │   └── LeaseHeld
     ├── LogUnavailable           this log object takes no more messages
     │   ├── LogClosed
     │   ├── LogPoisoned
@@ -122,7 +123,9 @@ class QueueUnreachable(Retryable):
 class LeaseHeld(Retryable):
     """Another owner has the topic (`owner`, `epoch`) and has not been silent for long enough."""
 
-    def __init__(self, message: str, *, owner: str, epoch: int, retry_after_s: float) -> None:
+    def __init__(
+        self, message: str, *, owner: str = "", epoch: int = 0, retry_after_s: float = 1.0
+    ) -> None:
         super().__init__(message, retry_after_s=retry_after_s)
         self.owner = owner
         self.epoch = epoch

@@ -20,7 +20,7 @@ SIGNALS = pytest.mark.parametrize("signal", Signal, ids=lambda signal: signal.va
 
 @SIGNALS
 @given(st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_a_request_becomes_its_rows(signal: Signal, data: st.DataObject) -> None:
     """Whatever the official classes can hold."""
     request = data.draw(requests(signal))

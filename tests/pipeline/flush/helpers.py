@@ -202,9 +202,10 @@ class Plain:
 
     def __init__(self, data: Data, feed: Feed | None = None, **settings: Any) -> None:
         lake = LakeSettings.of(data.root)
-        feed = feed or DirectoryFeed(data.root)
+        given, feed = feed, feed or DirectoryFeed(data.root)
         self.flush, positions = claimed(data.root, lake, FlushSettings(**settings), feed)
-        feed.claim(positions)
+        if given is not None:
+            given.claim(positions)
         self._positions = {
             f"{source.topic}/{source.partition}": offsets.Position(at.segment_seq + 1, at.offset)
             for source, at in positions.items()
