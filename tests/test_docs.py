@@ -321,6 +321,8 @@ def test_the_metrics_page_is_complete() -> None:
     known = {(name, "counter", "topic") for name in names.LOG_COUNTERS}
     known |= {(name, "histogram", "") for name in [*names.LOG_HISTOGRAMS, *names.STORE_HISTOGRAMS]}
     known |= {(name, "histogram", "") for name in names.QUEUE_HISTOGRAMS}
+    known |= {(name, "counter", "topic") for name in names.ARCHIVE_COUNTERS}
+    known |= {(name, "gauge", "topic") for name in names.ARCHIVE_GAUGES}
     known |= {(name, "counter", "queue") for name in names.QUEUE_COUNTERS}
     known |= {(name, "gauge", "queue") for name in names.QUEUE_GAUGES}
     known |= {(name, "counter", "") for name in names.PIPELINE_COUNTERS}

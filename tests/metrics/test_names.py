@@ -27,8 +27,10 @@ def test_table_lists_exactly_the_metrics_there_are() -> None:
 def test_table_says_the_type_of_each_metric() -> None:
     """Each metric is registered as what the table calls it."""
     counters = [*names.LOG_COUNTERS, *names.STORE_COUNTERS, *names.PIPELINE_COUNTERS]
-    types = dict.fromkeys([*counters, *names.QUEUE_COUNTERS], "counter")
+    counters += [*names.ARCHIVE_COUNTERS, *names.QUEUE_COUNTERS]
+    types = dict.fromkeys(counters, "counter")
     gauges = [*names.STORE_GAUGES, *names.PIPELINE_GAUGES, *names.QUEUE_GAUGES]
+    gauges += names.ARCHIVE_GAUGES
     types |= dict.fromkeys(gauges, "gauge")
     histograms = [*names.LOG_HISTOGRAMS, *names.STORE_HISTOGRAMS, *names.QUEUE_HISTOGRAMS]
     types |= dict.fromkeys(histograms, "histogram")
@@ -38,6 +40,7 @@ def test_table_says_the_type_of_each_metric() -> None:
 def test_table_says_the_labels_of_each_metric() -> None:
     """`topic` or `queue` first; a histogram has none."""
     labels = dict.fromkeys(names.LOG_COUNTERS, "topic")
+    labels |= dict.fromkeys([*names.ARCHIVE_COUNTERS, *names.ARCHIVE_GAUGES], "topic")
     labels |= dict.fromkeys([*names.QUEUE_COUNTERS, *names.QUEUE_GAUGES], "queue")
     labels |= dict.fromkeys([*names.LOG_HISTOGRAMS, *names.STORE_HISTOGRAMS], "")
     labels |= dict.fromkeys(names.QUEUE_HISTOGRAMS, "")

@@ -67,6 +67,9 @@ def test_topic_goes_on_when_its_disk_is_lost(
         for number in range(5):
             assert server.post(T, traces(f"first {number}")).status == 200
         until(lambda: len(archived(config)) == 5)
+        topic = "/default/traces/0"
+        until(lambda: server.metric("penstock_archive_lag_messages", topic=topic) == 0)
+        assert server.metric("penstock_archive_messages_total", topic=topic) == 5
         server.kill()
     shutil.rmtree(tmp_path / "one")
     with serving(tmp_path / "two", config=config) as server:

@@ -16,6 +16,7 @@ from penstock.archive.progress import Progress
 from penstock.archive.sources import OpenLog, log_identity
 from penstock.archive.uploader import Uploader, check_belongs
 from penstock.log.survey import survey_log
+from penstock.metrics import Metrics, names, shared_metrics
 from penstock.model.clock import Clock, SystemClock
 from penstock.model.errors import ArchiveConflict, Fenced, MetadataUnavailable, ObjectsUnavailable
 from penstock.storage.files import LocalFiles
@@ -65,6 +66,17 @@ class Archiving:
     def failure(self) -> Fenced | None:
         """Why this owner may do nothing more; None while it may."""
         return self._fenced
+
+    def counts(self) -> dict[str, float]:
+        """What was uploaded, and how much is left, under the names of metrics."""
+        totals, archived = self.uploader.totals, self.uploader.archived_offset
+        return {
+            names.ARCHIVE_OBJECTS: totals.objects,
+            names.ARCHIVE_MESSAGES: totals.messages,
+            names.ARCHIVE_BYTES: totals.bytes,
+            names.ARCHIVE_FAILURES: totals.failures,
+            names.ARCHIVE_LAG: max(self.log.end_offset - (archived or 0), 0),
+        }
 
     def check(self) -> None:
         """Fenced where another has the topic, or may have. Call it last before acknowledging."""
@@ -146,6 +158,7 @@ class Archiver:
         root: str = DEFAULT_ROOT,
         ttl_s: float = 15.0,
         clock: Clock | None = None,
+        metrics: Metrics | None = None,
     ) -> None:
         """`owner` is the data directory's identity: the same after a restart, and nobody else's."""
         self._objects = objects
@@ -156,6 +169,7 @@ class Archiver:
         self._clock = clock or SystemClock()
         self._leases = Leases(metadata, ttl_s=ttl_s, clock=self._clock)
         self._attached: list[Archiving] = []
+        self._metrics = metrics or shared_metrics()
 
     def catalog(self, partition: Partition) -> Catalog:
         """Where the partition's archive is: for readers, and for `end_offset` before opening."""
@@ -197,6 +211,7 @@ class Archiver:
             await archiving.close(upload=False)
             raise
         self._attached.append(archiving)
+        self._metrics.watch_archive(f"{partition.topic}/{partition.number}", archiving.counts)
         return archiving
 
     async def detach(self, archiving: Archiving) -> None:

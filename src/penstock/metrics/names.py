@@ -43,6 +43,11 @@
 | `penstock_pipeline_batch_seconds` | gauge | | how long the last batch took |
 | `penstock_pipeline_lag_seconds` | gauge | | from sealing to commit, of its oldest segment |
 | `penstock_pipeline_last_batch_timestamp_seconds` | gauge | | when it was committed |
+| `penstock_archive_objects_total` | counter | topic | objects uploaded |
+| `penstock_archive_messages_total` | counter | topic | messages in them |
+| `penstock_archive_bytes_total` | counter | topic | bytes of them as stored |
+| `penstock_archive_failures_total` | counter | topic | uploads that failed and are tried again |
+| `penstock_archive_lag_messages` | gauge | topic | messages of the log that are not archived yet |
 | `penstock_queue_appends_total` | counter | queue | swaps of the manifest that enqueued batches |
 | `penstock_queue_conflicts_total` | counter | queue | swaps for which another came first |
 | `penstock_queue_enqueued_batches_total` | counter | queue | batches enqueued |
@@ -169,6 +174,22 @@ PIPELINE_GAUGES: Final[Mapping[str, tuple[str, str]]] = {
     PIPELINE_LAST_BATCH: ("when it was committed", "at"),
 }
 """The same of its last batch."""
+
+ARCHIVE_OBJECTS: Final = "penstock_archive_objects_total"
+ARCHIVE_MESSAGES: Final = "penstock_archive_messages_total"
+ARCHIVE_BYTES: Final = "penstock_archive_bytes_total"
+ARCHIVE_FAILURES: Final = "penstock_archive_failures_total"
+ARCHIVE_LAG: Final = "penstock_archive_lag_messages"
+
+ARCHIVE_COUNTERS: Final[Mapping[str, str]] = {
+    ARCHIVE_OBJECTS: "objects uploaded",
+    ARCHIVE_MESSAGES: "messages in them",
+    ARCHIVE_BYTES: "bytes of them as stored",
+    ARCHIVE_FAILURES: "uploads that failed and are tried again",
+}
+ARCHIVE_GAUGES: Final[Mapping[str, str]] = {
+    ARCHIVE_LAG: "messages of the log that are not archived yet",
+}
 
 QUEUE_APPENDS: Final = "penstock_queue_appends_total"
 QUEUE_CONFLICTS: Final = "penstock_queue_conflicts_total"

@@ -115,6 +115,7 @@ class Metrics:
         self._logs: dict[str, LogMetrics] = {}
         self._stores: dict[str, StoreMetrics] = {}
         self._queues: dict[str, QueueMetrics] = {}
+        self._archives: dict[str, Callable[[], dict[str, float]]] = {}
 
     def for_log(self, topic: str) -> LogMetrics:
         """The part that one log counts in; a log that is opened again counts on."""
@@ -131,6 +132,11 @@ class Metrics:
         with self._lock:
             return self._queues.setdefault(queue, QueueMetrics(queue))
 
+    def watch_archive(self, topic: str, values: Callable[[], dict[str, float]]) -> None:
+        """Asks for what the archive of a topic has counted whenever metrics are asked for."""
+        with self._lock:
+            self._archives[topic] = values
+
     def value(self, name: str, topic: str) -> int:
         """The present value of one counter."""
         found = self._logs.get(topic)
@@ -142,9 +148,11 @@ class Metrics:
             logs = sorted(self._logs.values(), key=lambda log: log.topic)
             stores = sorted(self._stores.values(), key=lambda store: store.topic)
             queues = sorted(self._queues.values(), key=lambda queue: queue.queue)
+            archives = sorted(self._archives.items())
         yield from _of_logs(logs)
         yield from _of_stores(stores)
         yield from _of_queues(queues)
+        yield from _of_archives(archives)
 
     def exposition(self) -> bytes:
         """All metrics in Prometheus's text format."""
@@ -206,6 +214,22 @@ def _of_queues(queues: list[QueueMetrics]) -> Iterator[Metric]:
         yield gauge
     name = names.QUEUE_APPEND_SECONDS
     yield _histogram(name, names.QUEUE_HISTOGRAMS[name], [queue.appends for queue in queues])
+
+
+def _of_archives(archives: list[tuple[str, Callable[[], dict[str, float]]]]) -> Iterator[Metric]:
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+    known = [(topic, values()) for topic, values in archives]
+    for name, text in names.ARCHIVE_COUNTERS.items():
+        counter = CounterMetricFamily(name.removesuffix("_total"), text, labels=["topic"])
+        for topic, values in known:
+            counter.add_metric([topic], values[name])
+        yield counter
+    for name, text in names.ARCHIVE_GAUGES.items():
+        gauge = GaugeMetricFamily(name, text, labels=["topic"])
+        for topic, values in known:
+            gauge.add_metric([topic], values[name])
+        yield gauge
 
 
 def _histogram(name: str, text: str, parts: list[Histogram]) -> Metric:

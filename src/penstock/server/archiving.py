@@ -11,6 +11,7 @@ from penstock.storage.metadata import open_metadata
 from penstock.storage.objects import open_objects
 
 if TYPE_CHECKING:
+    from penstock.metrics import Metrics
     from penstock.server.config import Config
     from penstock.storage.metadata import Metadata
     from penstock.storage.objects import ObjectStore
@@ -19,7 +20,7 @@ METADATA_FILE = "metadata.db"
 """In the data directory, where no other store of descriptors is named."""
 
 
-def archiver_of(config: Config) -> Archiver:
+def archiver_of(config: Config, metrics: Metrics) -> Archiver:
     """For one worker; its leases are the data directory's."""
     objects, metadata = archive_stores(config)
     return Archiver(
@@ -29,6 +30,7 @@ def archiver_of(config: Config) -> Archiver:
         settings=archive_settings(config),
         root=config.archive.root,
         ttl_s=config.archive.lease,
+        metrics=metrics,
     )
 
 

@@ -77,12 +77,12 @@ class Keeping(Protocol):
         ...
 
 
-def _archiver(config: Config) -> Archiver | None:
+def _archiver(config: Config, metrics: Metrics) -> Archiver | None:
     if config.archive.url is None:
         return None
     from penstock.server.archiving import archiver_of
 
-    return archiver_of(config)
+    return archiver_of(config, metrics)
 
 
 class StoreKeeping:
@@ -96,7 +96,8 @@ class StoreKeeping:
             each: RemoteDecoder(self._decoder, each) for each in Signal
         }
         directory = DataDirectory(config.data_dir)
-        self._stores = Stores(directory, number, config, decoders, metrics, _archiver(config))
+        archiver = _archiver(config, metrics)
+        self._stores = Stores(directory, number, config, decoders, metrics, archiver)
         self._rates = Rates(SystemClock())
         self._repeats = Repeats(config.dedupe, SystemClock())
         self._flight: WorkerFlight | None = None
