@@ -36,6 +36,7 @@ class Deadline:
             yield
         finally:
             timer.cancel()
+            timer.join()  # or the connection may outlive the interpreter, which complains
         self.check()
 
     def check(self) -> None:
