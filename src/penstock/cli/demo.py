@@ -210,5 +210,6 @@ class _Tour:
 
 def _told(client: DemoClient) -> str:
     records = ", ".join(f"{count:,} {signal.records}" for signal, count in client.records.items())
-    retried = f"; {client.retried} calls were sent again" if client.retried else ""
+    calls = "1 call was" if client.retried == 1 else f"{client.retried} calls were"
+    retried = f"; {calls} sent again" if client.retried else ""
     return f"acknowledged so far: {records}{retried}"
