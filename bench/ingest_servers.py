@@ -87,7 +87,8 @@ class Server:
 def penstock(folder: Path) -> Iterator[Server]:
     """`penstock serve` as it comes: every answer after its fdatasync, decoding behind it."""
     options = ["--data-dir", str(folder / "data"), "--workers", str(WORKERS)]
-    options += [part for name in ("grpc", "http", "flight", "web") for part in (f"--{name}-port", "0")]
+    ports = ("grpc", "http", "flight", "web")
+    options += [part for name in ports for part in (f"--{name}-port", "0")]
     with _running([sys.executable, "-c", SERVE, "serve", *options], folder) as (process, ready):
         yield Server(f"{HOST}:{ready['grpc']}", process.pid, ready["web"], http=ready["http"])
 

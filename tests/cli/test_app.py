@@ -12,6 +12,8 @@ import pytest
 
 from penstock import __version__
 from penstock.cli.app import cli
+from tests.cli.archives import make_archive
+from tests.cli.queues import make_queue
 from tests.cli.running import finish, log_folder, run, start
 from tests.cli.stores import make_store
 from tests.load.receiver import receiver
@@ -42,13 +44,21 @@ def find(path: tuple[str, ...]) -> click.Command:
 
 COMMANDS = sorted(commands(cli))
 WITH_JSON = [path for path in COMMANDS if any(p.name == "as_json" for p in find(path).params)]
+IN_ARCHIVE = ["--objects", "{objects}", "--metadata", "{metadata}"]
 JSON_CALLS = {
+    ("archive", "rebuild"): ["--data-dir", "{data}", "--objects", "{objects}", "logs"],
+    ("archive", "status"): ["--data-dir", "{data}", *IN_ARCHIVE],
+    ("archive", "upload"): ["--data-dir", "{data}", *IN_ARCHIVE],
     ("fsck",): ["{data}"],
     ("inspect",): ["{data}"],
     ("load",): ["--endpoint", "{otlp}", "--spans", "20", "--spans-per-second", "0"],
     ("pipeline", "compact"): ["--data-dir", "{data}"],
     ("pipeline", "expire"): ["--data-dir", "{data}"],
     ("pipeline", "rollup"): ["--data-dir", "{data}"],
+    ("queue", "dump"): ["{queue}"],
+    ("queue", "gc"): ["{queue}"],
+    ("queue", "status"): ["{queue}"],
+    ("status",): ["--data-dir", "{data}"],
     ("subscribers", "add"): ["--data-dir", "{data}", "logs", "newcomer"],
     ("subscribers", "list"): ["--data-dir", "{data}"],
     ("subscribers", "remove"): ["--data-dir", "{data}", "logs", "exporter"],
@@ -57,7 +67,9 @@ JSON_CALLS = {
     ("topics",): ["--data-dir", "{data}"],
 }
 """One successful call of each command that prints JSON; a new one needs its line."""
-WITH_SPARK = {("demo",), ("pipeline", "run")}
+JSON_LINES = {("tail",): 67, ("queue", "dump"): 2}
+"""How many lines those of them print that print one for each thing that they show."""
+WITH_SPARK = {("demo",), ("pipeline", "replay"), ("pipeline", "run")}
 """They start a Java; their own tests look at what they print."""
 
 every_command = pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
@@ -82,15 +94,48 @@ def test_unknown_option_is_a_usage_error(path: tuple[str, ...]) -> None:
     assert "--no-such-option" in answer.err
 
 
+def objects_beside(data: Path) -> dict[str, str]:
+    """An archive of the data directory and a queue, by URL."""
+    archive = make_archive(data)
+    queue = make_queue((data.parent / "queue").as_uri())
+    return {"objects": archive.objects, "metadata": archive.metadata, "queue": queue}
+
+
 @pytest.mark.parametrize("path", sorted({*WITH_JSON} - WITH_SPARK), ids=" ".join)
 def test_json_is_all_there_is_on_stdout(path: tuple[str, ...], data: Path) -> None:
     """One document, or one a line."""
+    places = objects_beside(data) if path[0] in {"archive", "queue"} else {}
     make_store(data)
     with receiver() as otlp:
-        arguments = [part.format(data=data, otlp=otlp.url) for part in JSON_CALLS[path]]
+        places |= {"data": str(data), "otlp": otlp.url}
+        arguments = [part.format(**places) for part in JSON_CALLS[path]]
         answer = run(*path, "--json", *arguments)
     assert (answer.code, answer.err) == (0, "")
-    assert len(answer.json_lines) == (67 if path == ("tail",) else 1)
+    assert len(answer.json_lines) == JSON_LINES.get(path, 1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "lines"),
+    [
+        (["fsck", "{queue}"], 1),
+        (["fsck", "{objects}", "--metadata", "{metadata}"], 1),
+        (["inspect", "{queue}"], 1),
+        (["inspect", "{queue}/ingest/manifest"], 1),
+        (["inspect", "{objects}"], 1),
+        (["inspect", "{metadata}"], 1),
+        (
+            ["tail", "--from", "0", "--no-follow", "--data-dir", "nowhere", *IN_ARCHIVE, "traces"],
+            87,
+        ),
+    ],
+)
+def test_json_of_object_storage_is_all_there_is(
+    data: Path, arguments: list[str], lines: int
+) -> None:
+    """By URL as by path."""
+    places = objects_beside(data)
+    answer = run(*(part.format(**places) for part in arguments), "--json")
+    assert (answer.code, answer.err, len(answer.json_lines)) == (0, "", lines)
 
 
 def test_main_help_lists_every_command() -> None:
@@ -140,6 +185,21 @@ def test_main_help_lists_every_command() -> None:
         ["subscribers", "reset", "--from", "-1", "traces", "exporter"],
         ["subscribers", "remove", "--from", "earliest", "traces", "exporter"],
         ["demo", "--kills", "0"],
+        ["archive"],
+        ["archive", "upload", "--objects", "file:///nowhere", "a/b"],
+        ["archive", "upload", "--objects", "file:///nowhere", "--wait", "-1"],
+        ["archive", "rebuild", "--objects", "file:///nowhere"],
+        ["queue"],
+        ["queue", "status"],
+        ["queue", "status", "ftp://somewhere/else"],
+        ["queue", "dump", "--count", "0", "file:///nowhere"],
+        ["queue", "gc", "--grace", "-1", "file:///nowhere"],
+        ["fsck", "ftp://somewhere/else"],
+        ["inspect", "ftp://somewhere/else"],
+        ["tail", "--data-dir", "nowhere", "--objects", "ftp://somewhere/else", "traces"],
+        ["pipeline", "replay"],
+        ["pipeline", "replay", "--archive", "file:///nowhere"],
+        ["pipeline", "replay", "--archive", "file:///a", "--queue", "file:///b"],
     ],
 )
 def test_usage_error_exits_with_2(arguments: list[str]) -> None:
@@ -170,6 +230,18 @@ def test_usage_error_exits_with_2(arguments: list[str]) -> None:
         ["load", "--endpoint", "http://no-such-host.invalid"],
         ["fsck", "{missing}"],
         ["fsck", "{empty}"],
+        ["fsck", "file://{missing}"],
+        ["fsck", "file://{empty}"],
+        ["fsck", "file://{empty}", "--metadata", "file://{missing}"],
+        ["inspect", "file://{missing}"],
+        ["inspect", "file://{empty}"],
+        ["tail", "--data-dir", "{data}", "--objects", "file://{missing}", "traces"],
+        ["tail", "--data-dir", "{data}", "--objects", "file://{empty}", "traces"],
+        ["archive", "upload", "--data-dir", "{missing}", "--objects", "file://{empty}"],
+        ["archive", "upload", "--data-dir", "{data}", "--objects", "file://{empty}", "other"],
+        ["queue", "status", "file://{empty}"],
+        ["queue", "dump", "file://{empty}"],
+        ["status", "--data-dir", "{missing}"],
     ],
 )
 def test_error_is_one_sentence_on_stderr(

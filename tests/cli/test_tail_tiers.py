@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import signal
 from typing import TYPE_CHECKING
 
 import pytest
@@ -72,6 +73,17 @@ def test_follows_from_the_archive_into_what_comes(data: Path, archive: Archive) 
     assert places(answer.json_lines) == offsets(0, range(1080))
 
 
+def test_interrupted_tail_ends_without_a_traceback(data: Path, archive: Archive) -> None:
+    """While it waits for more behind the archive."""
+    where = ["--data-dir", data, *archive.options, "--from", "79", "--partition", "0"]
+    process = start("tail", *where, "traces")
+    assert process.stdout is not None
+    process.stdout.readline()
+    process.send_signal(signal.SIGINT)
+    answer = finish(process)
+    assert (answer.code, answer.err.strip()) == (130, "")
+
+
 @pytest.mark.parametrize("lost", ["topics", "."])
 def test_lost_log_is_read_from_the_archive(data: Path, archive: Archive, lost: str) -> None:
     """Also on a machine that never had it."""
@@ -89,7 +101,8 @@ def test_offset_behind_the_archive_says_which_there_are(data: Path, archive: Arc
     assert "0 to 80" in answer.err
 
 
-def test_without_objects_the_log_is_all_there_is(data: Path, archive: Archive) -> None:
+@pytest.mark.usefixtures("archive")
+def test_without_objects_the_log_is_all_there_is(data: Path) -> None:
     """The sentence says from where on it can be read."""
     answer = run("tail", "--data-dir", data, "--from", "0", "--partition", "0", "traces")
     assert answer.is_one_sentence()

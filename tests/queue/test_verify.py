@@ -41,10 +41,12 @@ async def test_sound_queue_has_no_faults(plain: PlainObjects, version: int) -> N
     """Everything that waits was read, and nothing was changed."""
     await filled(plain, version)
     before = dict(plain.objects)
-    report = await verify_queue(plain)
+    read: list[int] = []
+    report = await verify_queue(plain, progress=read.append)
     manifest = decode_manifest(plain.objects[MANIFEST])
     chunks = manifest.next_chunk - manifest.first_chunk
-    assert (report.batches, report.faults) == (10, ())
+    assert (report.batches, report.records, report.faults) == (10, 10, ())
+    assert report.bytes == sum(read) == manifest.enqueued_bytes - manifest.dequeued_bytes
     assert report.objects == 2 + chunks + 10
     assert plain.objects == before
 
@@ -61,6 +63,7 @@ async def test_missing_and_damaged_batches_are_named(plain: PlainObjects, versio
     report = await verify_queue(plain)
     found = [(fault.key, fault.first_sequence, fault.end_sequence) for fault in report.faults]
     assert found == [(keys[4], 4, 5), (keys[7], 7, 8)]
+    assert [(fault.batches_lost, fault.records_lost) for fault in report.faults] == [(1, 1)] * 2
     assert report.batches == 8
 
 
@@ -82,6 +85,7 @@ async def test_lost_chunk_names_the_batches_in_it(plain: PlainObjects) -> None:
         for sequence in range(fault.first_sequence, fault.end_sequence)
     }
     assert report.batches + len(lost) == 10
+    assert sum(fault.records_lost for fault in report.faults) == len(lost)
 
 
 @in_loop

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import click
 
 from penstock.cli.common import json_option, print_json, size_of
+from penstock.cli.feeds import installed
 from penstock.cli.fsck_report import Findings, print_findings
-from penstock.cli.object_stores import is_url, metadata_option, root_option
+from penstock.cli.object_stores import is_url, local_folder, metadata_option, root_option
 from penstock.cli.queue import manifest_option, prefix_option
 from penstock.log.inventory import SUFFIX
 from penstock.log.survey import survey_log
@@ -69,17 +70,15 @@ def fsck(
 
     Example: penstock fsck --repair data
     """
-    if is_url(path):
-        place = _object_place(path, metadata_url, root, manifest_path, data_path_prefix)
-        found, after, kept = _fsck_objects(place, repair=repair)
+    local = local_folder(path) if is_url(path) else Path(path)
+    if local is not None and not local.exists():
+        raise PenstockError(f"there is nothing at {path}")
+    if local is not None and _is_ours(local):
+        found, after, kept = _fsck_path(local, repair=repair)
     else:
-        if not Path(path).exists():
-            raise PenstockError(f"there is nothing at {path}")
-        found, after, kept = _fsck_path(Path(path), repair=repair)
-        if found.is_empty and Path(path).is_dir() and not (Path(path) / IDENTITY).exists():
-            where = Path(path).absolute().as_uri()
-            place = _object_place(where, metadata_url, root, manifest_path, data_path_prefix)
-            found, after, kept = _fsck_objects(place, repair=repair)
+        url = path if local is None else local.absolute().as_uri()
+        place = _object_place(url, metadata_url, root, manifest_path, data_path_prefix)
+        found, after, kept = _fsck_objects(place, repair=repair)
     _say(found, after, kept, as_json=as_json)
     if not found.sound:
         raise click.exceptions.Exit(0 if after is not None and after.sound else 1)
@@ -91,7 +90,8 @@ def _say(found: Findings, after: Findings | None, kept: str | None, *, as_json: 
         return
     document = found.document()
     if after is not None:
-        document |= {"repaired": True, "after": after.document(), "not_repaired": kept}
+        document |= {"repaired": after.damage != found.damage, "not_repaired": kept}
+        document["after"] = after.document()
     print_json(document)
 
 
@@ -101,11 +101,8 @@ def _say(found: Findings, after: Findings | None, kept: str | None, *, as_json: 
 def _object_place(
     url: str, metadata_url: str | None, root: str, manifest_path: str, prefix: str
 ) -> ObjectPlace:
-    from penstock.cli.feeds import installed
-
-    with installed("objects"):
-        from penstock.cli.fsck_objects import ObjectPlace
-        from penstock.queue import QueueSettings
+    from penstock.cli.fsck_objects import ObjectPlace
+    from penstock.queue import QueueSettings
 
     settings = QueueSettings(manifest_path=manifest_path, data_path_prefix=prefix)
     return ObjectPlace(url, metadata_url, root, settings)
@@ -157,7 +154,8 @@ def _verify_file(path: Path) -> tuple[_Reports, list[LakeReport]]:
 
         return [verify_store_file(LocalFiles(), path)], []
     if path.suffix == ".parquet":
-        from penstock.lake.verify import verify_parquet
+        with installed("query"):
+            from penstock.lake.verify import verify_parquet
 
         return [], [verify_parquet(path)]
     return [], []
@@ -166,7 +164,8 @@ def _verify_file(path: Path) -> tuple[_Reports, list[LakeReport]]:
 def _verify_lakes(folders: list[Path], progress: Callable[[int], object]) -> list[LakeReport]:
     if not folders:
         return []
-    from penstock.lake.verify import verify_lake
+    with installed("query"):
+        from penstock.lake.verify import verify_lake
 
     return [verify_lake(folder, progress) for folder in folders]
 
@@ -174,7 +173,8 @@ def _verify_lakes(folders: list[Path], progress: Callable[[int], object]) -> lis
 def _size_of_lakes(folders: list[Path]) -> int:
     if not folders:
         return 0
-    from penstock.lake.verify import lake_bytes
+    with installed("query"):
+        from penstock.lake.verify import lake_bytes
 
     return sum(lake_bytes(folder) for folder in folders)
 
@@ -194,6 +194,13 @@ def _repair(path: Path, reports: _Reports) -> None:
 
 
 # --- what there is -----------------------------------------------------------------------------
+
+
+def _is_ours(path: Path) -> bool:
+    """Whether it is a file, or a folder with something that is kept on a disk."""
+    if path.is_file() or (path / IDENTITY).exists() or lake_folders(path):
+        return True
+    return bool(log_folders(path) or store_folders(path))
 
 
 def lake_folders(path: Path) -> list[Path]:
@@ -275,7 +282,8 @@ def _add_report(found: Findings, report: LogReport | StoreReport) -> None:
 
 
 def _add_lake(found: Findings, lake: LakeReport) -> None:
-    found.tables += max(1, lake.tables)
+    found.lakes += 1
+    found.tables += lake.tables
     found.files_checked += lake.files_checked
     found.bytes_checked += lake.bytes_checked
     found.rows += lake.rows

@@ -9,6 +9,7 @@ from penstock.archive import Catalog, archived_partitions, verify_archive
 from penstock.archive.format import parse_object_id
 from penstock.archive.identity import identity_key, marked_id
 from penstock.archive.rebuild import rebuild_descriptors
+from penstock.cli.fsck_report import counted
 from penstock.model import Topic
 from penstock.model.errors import ArchiveConflict, InvalidTopic
 from penstock.model.topics import decode_part
@@ -17,6 +18,7 @@ from penstock.storage.metadata import Leases
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from penstock.archive.verify import ArchiveDamage
     from penstock.cli.fsck_report import Findings
     from penstock.storage.metadata import Metadata
     from penstock.storage.objects import ObjectInfo, ObjectStore
@@ -78,18 +80,10 @@ class ArchiveCheck:
             found.bytes_checked += report.bytes
             found.messages += report.messages
             for damage in report.damage:
-                is_key = damage.kind == "descriptor"
-                key = damage.file if is_key else catalog.object_key(damage.file)
-                found.add_damage(
-                    key if is_key else f"{self._url}/{key}",
-                    damage.detail,
-                    kind=damage.kind,
-                    position=damage.position,
-                    first_offset=damage.first_offset,
-                    messages_lost=damage.messages_lost,
-                )
+                if damage.kind != "missing" or await _is_described(catalog, damage.file):
+                    self._add(found, catalog, damage)
             if report.orphans:
-                text = f"{len(report.orphans)} objects without a descriptor"
+                text = f"{counted(len(report.orphans), 'object')} without a descriptor"
                 found.notes.append(f"{catalog.path}: {text}, such as {report.orphans[0]}")
 
     async def repair(self) -> list[str]:
@@ -109,6 +103,18 @@ class ArchiveCheck:
                 await lease.release()
             left += [catalog.object_key(one) for one in kept]
         return left
+
+    def _add(self, found: Findings, catalog: Catalog, damage: ArchiveDamage) -> None:
+        is_key = damage.kind == "descriptor"
+        place = f"{self._url}/{catalog.object_key(damage.file)}"
+        found.add_damage(
+            damage.file if is_key else place,
+            damage.detail,
+            kind=damage.kind,
+            position=damage.position,
+            first_offset=damage.first_offset,
+            messages_lost=damage.messages_lost,
+        )
 
     def _catalog(self, place: tuple[Topic, int]) -> Catalog:
         return Catalog(self._objects, self._metadata, *place, root=self._root)
@@ -133,7 +139,8 @@ class ArchiveCheck:
             found.add_damage(where, text, kind="identity")
         elif infos and await self._is_forgotten(catalog):
             first, count = _offsets(infos)
-            text = f"the metadata knows nothing of {len(infos)} objects; --repair describes them"
+            text = f"the metadata knows nothing of {counted(len(infos), 'object')}"
+            text += "; --repair describes them again"
             found.add_damage(
                 f"{self._url}/{catalog.objects_prefix}",
                 text,
@@ -141,6 +148,13 @@ class ArchiveCheck:
                 first_offset=first,
                 messages_lost=count,
             )
+
+
+async def _is_described(catalog: Catalog, object_id: str) -> bool:
+    """Whether the object is still part of the archive: retention may have been faster."""
+    parsed = parse_object_id(object_id)
+    now = await catalog.descriptor_at(parsed[1]) if parsed is not None else None
+    return parsed is None or (now is not None and now.object_id == object_id)
 
 
 def _offsets(infos: Iterable[ObjectInfo]) -> tuple[int, int]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from penstock.cli.fsck_archive import LOST_METADATA, ArchiveCheck, archive_objects
-from penstock.cli.fsck_report import Findings
+from penstock.cli.fsck_report import Findings, counted
 from penstock.cli.object_stores import open_descriptors, open_store
 from penstock.model.errors import InvalidArgument, ObjectMissing, PenstockError
 from penstock.queue import QueueSettings, verify_queue
@@ -19,6 +19,8 @@ from penstock.queue.keys import batch_id_of, identity_key
 from penstock.storage.metadata import open_metadata
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from penstock.storage.metadata import Metadata
     from penstock.storage.objects import ObjectStore
 
@@ -96,17 +98,23 @@ class _Checks:
         return found, archive
 
     async def _check_queue(
-        self, objects: ObjectStore, found: Findings, progress: object, *, has_queue: bool
+        self,
+        objects: ObjectStore,
+        found: Findings,
+        progress: Callable[[int], object],
+        *,
+        has_queue: bool,
     ) -> None:
         settings, url = self._place.queue, self._place.url.rstrip("/")
         stored = await _batches(objects, settings.data_path_prefix)
         if not has_queue:
             if stored:
                 found.queues += 1
-                text = f"there are {stored} batches, but no manifest and no identity"
+                batches = counted(stored, "batch", "batches")
+                text = f"there is no manifest and no identity, but {batches}"
                 found.add_damage(f"{url}/{settings.manifest_path}", text, kind="manifest")
             return
-        report = await verify_queue(objects, settings, progress=progress)  # type: ignore[arg-type]
+        report = await verify_queue(objects, settings, progress=progress)
         found.queues += 1
         found.files_checked += report.objects
         found.bytes_checked += report.bytes
@@ -119,8 +127,8 @@ class _Checks:
             )
         unneeded = stored - report.batches
         if unneeded > 0 and not report.faults:
-            text = "batches that were consumed, or are being enqueued"
-            found.notes.append(f"{settings.data_path_prefix}: {unneeded} {text}")
+            text = f"{counted(unneeded, 'batch', 'batches')} consumed or not enqueued yet"
+            found.notes.append(f"{settings.data_path_prefix}: {text}")
 
     def _open_metadata(self) -> Metadata | None:
         """Only a repair may make a store of descriptors where there is none."""

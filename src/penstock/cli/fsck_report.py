@@ -17,6 +17,7 @@ class Findings:
     path: str
     logs: int = 0
     stores: int = 0
+    lakes: int = 0
     tables: int = 0
     archives: int = 0
     """Partitions in archives."""
@@ -42,7 +43,7 @@ class Findings:
     @property
     def is_empty(self) -> bool:
         """Whether there was nothing to look at."""
-        return not (self.logs or self.stores or self.tables or self.archives or self.queues)
+        return not (self.logs or self.stores or self.lakes or self.archives or self.queues)
 
     def add_damage(
         self,
@@ -96,7 +97,7 @@ def print_findings(found: Findings, after: Findings | None, *, kept: str | None 
 def _verdict(found: Findings, after: Findings | None) -> str:
     if found.sound:
         return "sound"
-    if after is not None:
+    if after is not None and after.damage != found.damage:
         state = "sound now" if after.sound else f"{len(after.damage)} still damaged"
         held = f"{after.messages} messages"
         held += f" and {counted(after.bundles, 'bundle')}" if after.stores else ""
@@ -109,12 +110,12 @@ def _verdict(found: Findings, after: Findings | None) -> str:
 
 def _held(found: Findings) -> str:
     parts = [f"{found.files_checked} files", human_bytes(found.bytes_checked)]
-    if not found.tables or found.logs or found.stores:
+    if not found.lakes or found.logs or found.stores:
         parts.append(f"{found.messages} messages")
     parts += [counted(found.segments, "segment")] if found.stores else []
     parts += [counted(found.bundles, "bundle")] if found.stores else []
     parts += [counted(found.batches, "batch", "batches")] if found.queues else []
-    if found.tables:
+    if found.lakes:
         parts += [counted(found.tables, "table"), counted(found.rows, "row")]
     return ", ".join(parts)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from datetime import UTC, datetime
@@ -11,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from penstock.cli.common import human_bytes, json_option, print_json
+from penstock.cli.feeds import installed
+from penstock.cli.object_stores import is_url, local_folder
 from penstock.cli.tail import preview
 from penstock.log import checkpoint as ckpt
 from penstock.log import format as fmt
@@ -26,24 +29,37 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("path", type=click.Path(path_type=Path))
+@click.argument("path")
 @click.option("--frames", type=click.IntRange(min=0), default=5, show_default=True)
 @json_option
-def inspect(path: Path, frames: int, as_json: bool) -> None:
-    """Explain a file or folder that Penstock wrote.
+def inspect(path: str, frames: int, as_json: bool) -> None:
+    """Explain a file or folder that Penstock wrote, local or on object storage.
 
-    --frames says how many messages of a log file, bundles of a segment or events of ack.log to
-    show.
+    PATH is a path or a URL: s3://bucket/prefix/key, gs://…, az://…, file:///path of an object or of
+    all that is below a prefix, etcd://host:2379/prefix of an archive's descriptors.
+
+    --frames says how many messages of a log file, an archived object or a batch, bundles of a
+    segment, events of ack.log, or entries of a manifest to show.
 
     Example: penstock inspect data/topics/default/traces/0/log
     """
-    if not path.exists():
+    local = local_folder(path) if is_url(path) else Path(path)
+    if local is None:
+        described = _describe_url(path, frames)
+    elif local.exists():
+        described = _describe(local, frames)
+    else:
         raise PenstockError(f"there is nothing at {path}")
-    described = _describe(path, frames)
     if as_json:
         print_json(described)
     else:
         _print(described)
+
+
+def _describe_url(url: str, frames: int) -> dict[str, Any]:
+    from penstock.cli.inspect_remote import describe_url
+
+    return describe_url(url, lambda copy: _describe(copy, frames))
 
 
 def _describe(path: Path, frames: int) -> dict[str, Any]:
@@ -71,7 +87,23 @@ def _describe_store_file(path: Path, frames: int) -> dict[str, Any]:
         return store.describe_ack_checkpoint(path)
     if re.fullmatch(r"[0-9]{20}\.msg", name):
         return store.describe_aside(path)
-    described = store.describe_budget(path)
+    return store.describe_budget(path) or _describe_other_file(path, frames)
+
+
+def _describe_other_file(path: Path, frames: int) -> dict[str, Any]:
+    """Of a lake, a queue or an archive."""
+    if path.name == "metadata.db":
+        from penstock.cli.inspect_remote import describe_metadata
+
+        return {**describe_metadata(path.absolute().as_uri()), "path": str(path)}
+    if path.name.endswith((".parquet", ".avro", ".metadata.json", "catalog.db")):
+        with installed("query"):
+            from penstock.cli.inspect_lake import describe_lake_file
+
+        return describe_lake_file(path, frames)
+    from penstock.cli.inspect_objects import describe_object
+
+    described = describe_object(path, frames)
     if described is None:
         raise PenstockError(f"{path} is no file that Penstock writes")
     return described
@@ -91,9 +123,17 @@ def _describe_folder(path: Path) -> dict[str, Any]:
         from penstock.cli.inspect_store import describe_segments
 
         return describe_segments(path)
+    if (path / "catalog.db").is_file():
+        with installed("query"):
+            from penstock.cli.inspect_lake import describe_lake
+
+        return describe_lake(path)
     survey = survey_log(LocalFiles(), path)
     if not survey.files:
-        raise PenstockError(f"{path} holds nothing that Penstock wrote")
+        from penstock.cli.inspect_remote import describe_place
+
+        place = asyncio.run(describe_place(path.absolute().as_uri()))
+        return {**place, "path": str(path)}
     return {
         "path": str(path),
         "kind": "log",

@@ -125,7 +125,7 @@ def replay(
     Takes what the tables of the lake do not have, each message once, and may be killed and run
     again. For new tables name a new lake.warehouse; the pipeline goes on from where it ends.
 
-    Example: penstock pipeline replay --archive s3://telemetry/archive --metadata etcd://etcd:2379
+    Example: penstock pipeline replay --queue s3://telemetry/buffer
     """
     config = read_config(file, data_dir)
     if (archive is None) == (queue is None):

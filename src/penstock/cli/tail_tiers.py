@@ -80,8 +80,9 @@ def tiered_readers(
 
     objects_url, metadata_url, root = archive
     with asyncio.Runner() as runner:
+        stack = contextlib.AsyncExitStack()
         stores = archive_stores(objects_url, metadata_url)
-        objects, metadata = runner.run(stores.__aenter__())
+        objects, metadata = runner.run(stack.enter_async_context(stores))
         found: list[tuple[Partition, PartitionReader]] = []
         try:
             for one in runner.run(_partitions(metadata, data_dir, topic, number, root)):
@@ -91,7 +92,7 @@ def tiered_readers(
                 found.append((one, TieredTail(runner, one, reader)))
             yield found
         finally:
-            runner.run(stores.__aexit__(None, None, None))
+            runner.run(stack.aclose())
 
 
 async def _partitions(

@@ -1,30 +1,56 @@
-"""Reads every page of a Parquet file, one column of one row group at a time."""
+"""Reads every page of a Parquet file, one column of one row group at a time.
+
+A flipped bit in a footer can end the process that reads it: the library throws where nobody
+catches. So this runs as a process of its own, which `page_reader` starts; it takes one path a line
+and answers in lines of JSON.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TextIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from penstock.lake.page_reader import PageDamage, one_line
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
 UNREADABLE: Final = (OSError, pa.ArrowException, ValueError, MemoryError)
 """What pyarrow raises where bytes are not what they should be."""
 
 
-@dataclass(frozen=True, slots=True)
-class PageDamage:
-    """A row group that cannot be read to its end."""
+def answer(paths: TextIO, answers: TextIO) -> None:
+    """Reads one file for each line of `paths`, to their end."""
 
-    position: int
-    """Where the first column begins that cannot be read."""
-    detail: str
-    rows: int
-    """Of the row group."""
+    def say(**answer: Any) -> None:
+        answers.write(json.dumps(answer) + "\n")
+        answers.flush()
+
+    for line in paths:
+        path = Path(json.loads(line))
+        try:
+            say(footer=_footer(path))
+            for damage in damaged_row_groups(path, lambda size: say(read=size)):
+                say(damage=asdict(damage))
+        except UNREADABLE as error:
+            say(unreadable=one_line(error))
+        say(end=True)
+
+
+def _footer(path: Path) -> dict[str, Any]:
+    metadata = pq.read_metadata(path)
+    return {
+        "rows": metadata.num_rows,
+        "row_groups": metadata.num_row_groups,
+        "created_by": metadata.created_by,
+        "columns": [f"{field.name}: {field.type}" for field in metadata.schema.to_arrow_schema()],
+    }
 
 
 def damaged_row_groups(
@@ -66,6 +92,5 @@ def _problem(file: pq.ParquetFile, number: int, column: str, rows: int) -> str |
     return None if found == rows else f"{found} rows where there should be {rows}"
 
 
-def one_line(error: BaseException) -> str:
-    """What an error says, in one line that is not too long."""
-    return " ".join(str(error).split())[:200] or type(error).__name__
+if __name__ == "__main__":
+    answer(sys.stdin, sys.stdout)

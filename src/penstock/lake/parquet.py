@@ -53,6 +53,7 @@ def writer_options(rows: pa.Table) -> dict[str, Any]:
         "column_encoding": encodings,
         "dictionary_pagesize_limit": _DICTIONARY_BYTES,
         "write_page_index": True,
+        "write_page_checksum": True,  # else two of three flipped bits are read as data
         "store_schema": False,
         "bloom_filter_options": _filters(traces),
     }

@@ -11,8 +11,10 @@ import sqlite3
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+import fastavro
+
 from penstock.lake.glance import CATALOG, LOCK_WAIT_S, local_path
-from penstock.lake.pages import one_line
+from penstock.lake.page_reader import one_line
 from penstock.model.errors import Damaged
 
 if TYPE_CHECKING:
@@ -60,13 +62,13 @@ class References:
     notes: list[str] = field(default_factory=list)
 
 
-def catalog_tables(warehouse: Path) -> list[str]:
+def catalog_tables(file: Path) -> list[str]:
     """The tables as `namespace.name`; Damaged: the catalog cannot be read."""
     query = "SELECT table_namespace, table_name FROM iceberg_tables ORDER BY 1, 2"
-    with _catalog(warehouse) as catalog:
+    with _catalog(file) as catalog:
         (state,) = catalog.execute("PRAGMA quick_check(1)").fetchone()
         if state != "ok":
-            raise Damaged(f"{warehouse / CATALOG} cannot be read: {one_line(ValueError(state))}")
+            raise Damaged(f"{file} cannot be read: {one_line(ValueError(state))}")
         return [f"{namespace}.{name}" for namespace, name in catalog.execute(query)]
 
 
@@ -174,8 +176,6 @@ def _files_of(manifest: Path) -> list[NamedFile]:
 
 def read_avro(path: Path) -> list[dict[str, Any]]:
     """The records of a manifest or of a list of manifests; Damaged where there are none to read."""
-    import fastavro
-
     try:
         with path.open("rb") as file:
             return list(fastavro.reader(file))  # type: ignore[arg-type]  # records are dicts here
@@ -190,14 +190,13 @@ def _metadata_location(warehouse: Path, table: str) -> str | None:
     query = (
         "SELECT metadata_location FROM iceberg_tables WHERE table_namespace = ? AND table_name = ?"
     )
-    with _catalog(warehouse) as catalog:
+    with _catalog(warehouse / CATALOG) as catalog:
         row = catalog.execute(query, (namespace, name)).fetchone()
     return None if row is None else str(row[0])
 
 
 @contextlib.contextmanager
-def _catalog(warehouse: Path) -> Any:
-    path = warehouse / CATALOG
+def _catalog(path: Path) -> Any:
     try:
         with contextlib.closing(
             sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", LOCK_WAIT_S, uri=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from penstock.lake.glance import CATALOG
-from penstock.lake.pages import UNREADABLE, damaged_row_groups, one_line
+from penstock.lake.page_reader import PageReader
 from penstock.lake.references import catalog_tables, references
 from penstock.model.errors import Damaged
 
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from penstock.lake.page_reader import PagesRead
     from penstock.lake.references import NamedFile, References
 
 _OURS: Final = (".parquet", ".avro", ".metadata.json", ".puffin", ".tmp")
@@ -54,7 +55,7 @@ class LakeReport:
 def lake_bytes(warehouse: Path) -> int:
     """About as much as `verify_lake` reads; 0 where that cannot be said."""
     try:
-        found = [references(warehouse, table) for table in catalog_tables(warehouse)]
+        found = [references(warehouse, table) for table in catalog_tables(warehouse / CATALOG)]
     except Damaged:
         return 0
     return sum(file.bytes for one in found if one is not None for file in one.files)
@@ -68,26 +69,32 @@ def verify_lake(warehouse: Path, progress: Callable[[int], object] | None = None
     """
     report = LakeReport(str(warehouse), files_checked=1)
     try:
-        tables = catalog_tables(warehouse)
+        tables = catalog_tables(warehouse / CATALOG)
     except Damaged as error:
         report.damage.append(LakeDamage(str(warehouse / CATALOG), 0, "catalog", str(error)))
         return report
-    for table in tables:
-        _verify_table(warehouse, table, report, progress or (lambda _: None))
+    with PageReader() as reader:
+        for table in tables:
+            _verify_table(warehouse, table, report, reader, progress)
     return report
 
 
 def verify_parquet(path: Path, progress: Callable[[int], object] | None = None) -> LakeReport:
     """One Parquet file by itself: its footer and every page."""
     report = LakeReport(str(path.parent), files_checked=1, bytes_checked=path.stat().st_size)
-    report.damage = list(_damage_inside(path, None, progress or (lambda _: None)))
-    if not report.damage:
-        report.rows = _rows_of(path)
+    with PageReader() as reader:
+        read = reader.read(path, progress)
+    report.damage = list(_damage_inside(path, read, read.rows))
+    report.rows = max(0, read.rows - sum(damage.rows_lost for damage in report.damage))
     return report
 
 
 def _verify_table(
-    warehouse: Path, table: str, report: LakeReport, progress: Callable[[int], object]
+    warehouse: Path,
+    table: str,
+    report: LakeReport,
+    reader: PageReader,
+    progress: Callable[[int], object] | None,
 ) -> None:
     found = references(warehouse, table)
     if found is None:
@@ -97,7 +104,9 @@ def _verify_table(
     report.bytes_checked += sum(path.stat().st_size for path in found.pieces if path.exists())
     damage = [LakeDamage(str(one.path), 0, one.kind, one.detail, one.rows) for one in found.broken]
     for file in found.files:
-        wrong = list(_damage_of(file, progress))
+        meter = _Meter(progress, file.bytes)
+        wrong = list(_damage_of(file, reader, meter.add))
+        meter.end()
         report.files_checked += 1
         report.bytes_checked += file.bytes
         report.rows += file.rows - min(file.rows, sum(each.rows_lost for each in wrong))
@@ -106,7 +115,25 @@ def _verify_table(
     report.notes += [f"{table}: {note}" for note in (*found.notes, *_unnamed(found))]
 
 
-def _damage_of(file: NamedFile, progress: Callable[[int], object]) -> Iterator[LakeDamage]:
+class _Meter:
+    """Tells the bytes of one file: those of its columns as they come, the rest in the end."""
+
+    def __init__(self, progress: Callable[[int], object] | None, size: int) -> None:
+        self._progress = progress or (lambda _: None)
+        self._left = size
+
+    def add(self, size: int) -> None:
+        size = max(0, min(size, self._left))  # a damaged footer may say anything
+        self._progress(size)
+        self._left -= size
+
+    def end(self) -> None:
+        self.add(self._left)
+
+
+def _damage_of(
+    file: NamedFile, reader: PageReader, progress: Callable[[int], object]
+) -> Iterator[LakeDamage]:
     try:
         size = file.path.stat().st_size
     except FileNotFoundError:
@@ -116,27 +143,19 @@ def _damage_of(file: NamedFile, progress: Callable[[int], object]) -> Iterator[L
         text = f"{size} bytes where the manifest says {file.bytes}"
         yield LakeDamage(str(file.path), min(size, file.bytes), "size", text, file.rows)
         return
-    yield from _damage_inside(file.path, file.rows, progress)
+    yield from _damage_inside(file.path, reader.read(file.path, progress), file.rows)
 
 
-def _damage_inside(
-    path: Path, rows: int | None, progress: Callable[[int], object]
-) -> Iterator[LakeDamage]:
-    try:
-        found = _rows_of(path)
-        if rows is not None and found != rows:
-            text = f"{found} rows where the manifest says {rows}"
-            yield LakeDamage(str(path), 0, "rows", text, max(0, rows - found))
-        for damage in damaged_row_groups(path, progress):
-            yield LakeDamage(str(path), damage.position, "pages", damage.detail, damage.rows)
-    except UNREADABLE as error:
-        yield LakeDamage(str(path), 0, "footer", one_line(error), rows or 0)
-
-
-def _rows_of(path: Path) -> int:
-    import pyarrow.parquet as pq
-
-    return int(pq.read_metadata(path).num_rows)
+def _damage_inside(path: Path, read: PagesRead, rows: int) -> Iterator[LakeDamage]:
+    """What is wrong with a file that should have so many rows."""
+    if read.unreadable is not None:
+        yield LakeDamage(str(path), 0, "footer", read.unreadable, rows)
+        return
+    if read.rows != rows:
+        text = f"{read.rows} rows where the manifest says {rows}"
+        yield LakeDamage(str(path), 0, "rows", text, max(0, rows - read.rows))
+    for damage in read.damage:
+        yield LakeDamage(str(path), damage.position, "pages", damage.detail, damage.rows)
 
 
 def _that_still_matters(
@@ -162,4 +181,5 @@ def _unnamed(found: References) -> Iterator[str]:
     ]
     if left and not found.broken:
         example = min(left).relative_to(found.folder)
-        yield f"{len(left)} files that no snapshot names, such as {example}"
+        files = "1 file" if len(left) == 1 else f"{len(left)} files"
+        yield f"{files} that no snapshot names, such as {example}"

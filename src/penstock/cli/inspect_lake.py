@@ -1,0 +1,133 @@
+"""What `penstock inspect` says of the files of a lake: Parquet, Iceberg's metadata, the catalog."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from penstock.cli.inspect_store import time_text
+from penstock.lake.glance import CATALOG
+from penstock.lake.page_reader import PageReader
+from penstock.lake.positions import decode_positions
+from penstock.lake.references import catalog_tables, read_avro, references
+from penstock.model.errors import Damaged
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+
+def describe_lake_file(path: Path, shown: int) -> dict[str, Any]:
+    """A file of a table, or the catalog, by its name. Damaged: it cannot be read."""
+    known = {"path": str(path), "kind": "", "bytes": path.stat().st_size}
+    if path.suffix == ".parquet":
+        return {**known, **_parquet(path)}
+    if path.name.endswith(".metadata.json"):
+        return {**known, **_table_metadata(path)}
+    if path.suffix == ".avro":
+        return {**known, **_manifest(path, shown)}
+    return {**known, "kind": "lake catalog", "tables": catalog_tables(path)}
+
+
+def describe_lake(folder: Path) -> dict[str, Any]:
+    """A warehouse: its tables and what they hold now."""
+    tables = [_table(folder, table) for table in catalog_tables(folder / CATALOG)]
+    return {"path": str(folder), "kind": "lake", "tables": tables}
+
+
+def _table(folder: Path, table: str) -> dict[str, Any]:
+    found = references(folder, table)
+    if found is None or found.broken:
+        problem = found.broken[0].detail if found is not None else "it was just removed"
+        return {"table": table, "problem": problem}
+    size, rows = sum(file.bytes for file in found.files), sum(file.rows for file in found.files)
+    return {"table": table, "files": len(found.files), "rows": rows, "bytes": size}
+
+
+def _parquet(path: Path) -> dict[str, Any]:
+    with PageReader() as reader:
+        read = reader.read(path)
+    problem = read.unreadable or next((damage.detail for damage in read.damage), None)
+    if problem is not None:
+        raise Damaged(f"{path} is not a Parquet file that can be read: {problem}")
+    return {
+        "kind": "Parquet file",
+        "created_by": read.created_by,
+        "rows": read.rows,
+        "row_groups": read.row_groups,
+        "columns": read.columns,
+    }
+
+
+def _table_metadata(path: Path) -> dict[str, Any]:
+    try:
+        metadata: dict[str, Any] = json.loads(path.read_bytes())
+        return {"kind": "table metadata", **_facts(metadata)}
+    except (ValueError, KeyError, TypeError, StopIteration, RecursionError) as error:
+        raise Damaged(f"{path} is not the metadata of a table: {error!r}") from None
+
+
+def _facts(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    schema = next(
+        one for one in metadata["schemas"] if one["schema-id"] == metadata["current-schema-id"]
+    )
+    positions = decode_positions(metadata.get("properties", {}))
+    return {
+        "format_version": metadata["format-version"],
+        "table_uuid": metadata["table-uuid"],
+        "location": metadata["location"],
+        "updated_at": time_text(metadata["last-updated-ms"] * 1_000_000),
+        "current_snapshot": metadata.get("current-snapshot-id"),
+        "snapshots": [_snapshot(one) for one in metadata.get("snapshots", ())],
+        "positions": [
+            f"{source.topic} partition {source.partition}: "
+            f"segment {position.segment_seq}, offset {position.offset}"
+            for source, position in positions.items()
+        ],
+        "columns": [f"{one['id']} {one['name']}" for one in schema["fields"]],
+    }
+
+
+def _snapshot(snapshot: Mapping[str, Any]) -> dict[str, Any]:
+    summary = snapshot.get("summary", {})
+    return {
+        "snapshot": snapshot["snapshot-id"],
+        "at": time_text(snapshot["timestamp-ms"] * 1_000_000),
+        "operation": summary.get("operation"),
+        "rows": summary.get("total-records"),
+        "files": summary.get("total-data-files"),
+        "manifest_list": snapshot["manifest-list"],
+    }
+
+
+def _manifest(path: Path, shown: int) -> dict[str, Any]:
+    """A manifest, or a list of manifests; an empty file of either is taken for a list."""
+    records = read_avro(path)
+    try:
+        if records and "data_file" in records[0]:
+            files = [_data_file(record) for record in records]
+            return {"kind": "manifest", "entries": len(files), "files": files[:shown]}
+        manifests = [_manifest_row(record) for record in records]
+    except (KeyError, TypeError) as error:
+        raise Damaged(f"{path} is neither a manifest nor a list of them: {error!r}") from None
+    return {"kind": "manifest list", "entries": len(manifests), "manifests": manifests[:shown]}
+
+
+def _data_file(record: Mapping[str, Any]) -> dict[str, Any]:
+    file = record["data_file"]
+    return {
+        "status": ("existing", "added", "deleted")[record["status"]],
+        "file": file["file_path"],
+        "rows": file["record_count"],
+        "bytes": file["file_size_in_bytes"],
+    }
+
+
+def _manifest_row(record: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "manifest": record["manifest_path"],
+        "bytes": record["manifest_length"],
+        "sequence": record.get("sequence_number"),
+        "added_rows": record.get("added_rows_count"),
+        "existing_rows": record.get("existing_rows_count"),
+    }

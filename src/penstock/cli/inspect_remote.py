@@ -1,0 +1,144 @@
+"""`penstock inspect` by URL: an object, all that is below a prefix, or a metadata store."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import tempfile
+from collections import Counter
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import unquote
+
+from penstock.archive import DEFAULT_ROOT
+from penstock.archive.format import decode_descriptor
+from penstock.cli.fsck_archive import archive_objects
+from penstock.cli.object_stores import open_descriptors, open_store
+from penstock.model.errors import ObjectMissing, PenstockError
+from penstock.queue import Inspector
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from penstock.storage.metadata import Entry
+    from penstock.storage.objects import ObjectInfo, ObjectStore
+
+_DESCRIPTOR: Final = re.compile(r"(?P<path>.+)/objects/[0-9]{20}")
+
+
+def describe_url(url: str, describe: Callable[[Path], dict[str, Any]]) -> dict[str, Any]:
+    """The object at the URL, by what `describe` says of its bytes; or the place of many objects."""
+    if url.startswith("etcd"):
+        return describe_metadata(url)
+    return asyncio.run(_describe_url(url.rstrip("/"), describe))
+
+
+async def _describe_url(url: str, describe: Callable[[Path], dict[str, Any]]) -> dict[str, Any]:
+    parent, _, name = url.rpartition("/")
+    if not parent.endswith("/"):
+        with tempfile.TemporaryDirectory(prefix="penstock-") as folder:
+            copy = Path(folder) / unquote(name)
+            if await _copied(parent, copy):
+                return _said(url, copy, describe)
+    return await describe_place(url)
+
+
+async def _copied(parent: str, copy: Path) -> bool:
+    """Whether the object is there; it is copied in pieces, so it may be of any size."""
+    objects = open_store(parent)
+    try:
+        with copy.open("wb") as file:
+            async for piece in objects.stream(copy.name):
+                file.write(piece)
+    except ObjectMissing:
+        return False
+    finally:
+        await objects.close()
+    return True
+
+
+def _said(url: str, copy: Path, describe: Callable[[Path], dict[str, Any]]) -> dict[str, Any]:
+    try:
+        return {**describe(copy), "path": url}
+    except PenstockError as error:
+        raise PenstockError(str(error).replace(str(copy), url)) from None
+
+
+# --- places ------------------------------------------------------------------------------------
+
+
+async def describe_place(url: str) -> dict[str, Any]:
+    """What is below a URL: a queue, an archive, or both."""
+    objects = open_store(url)
+    try:
+        found = {**await _queue(objects), **await _archive(objects)}
+    finally:
+        await objects.close()
+    if not found:
+        raise PenstockError(f"{url} holds nothing that Penstock wrote")
+    kinds = {"waiting": "queue", "archive": "archive"}
+    known = [kind for key, kind in kinds.items() if key in found]
+    return {"path": url, "kind": " and ".join(known), **found}
+
+
+async def _queue(objects: ObjectStore) -> dict[str, Any]:
+    try:
+        status = await Inspector(objects).status()
+    except ObjectMissing:
+        return {}
+    return asdict(status)
+
+
+async def _archive(objects: ObjectStore) -> dict[str, Any]:
+    stored = await archive_objects(objects, DEFAULT_ROOT)
+    rows = [
+        {"topic": str(topic), "partition": partition, **_of_objects(infos)}
+        for (topic, partition), infos in sorted(stored.items())
+    ]
+    return {"archive": rows} if rows else {}
+
+
+def _of_objects(infos: Iterable[ObjectInfo]) -> dict[str, Any]:
+    sizes = [info.size for info in infos]
+    return {"objects": len(sizes), "bytes": sum(sizes)}
+
+
+# --- the metadata store ------------------------------------------------------------------------
+
+
+def describe_metadata(url: str) -> dict[str, Any]:
+    """The archives that a metadata store describes."""
+    entries = asyncio.run(_entries(url))
+    descriptors = [(match["path"], entry) for entry in entries if (match := _match(entry))]
+    counts = Counter(path for path, _ in descriptors)
+    return {
+        "path": url,
+        "kind": "metadata store",
+        "keys": len(entries),
+        "archives": [_archive_row(path, descriptors) for path in sorted(counts)],
+    }
+
+
+async def _entries(url: str) -> list[Entry]:
+    metadata = open_descriptors(url)
+    try:
+        return await metadata.range("")
+    finally:
+        await metadata.close()
+
+
+def _match(entry: Entry) -> re.Match[str] | None:
+    return _DESCRIPTOR.fullmatch(entry.key)
+
+
+def _archive_row(path: str, descriptors: list[tuple[str, Entry]]) -> dict[str, Any]:
+    mine = [decode_descriptor(entry.data) for place, entry in descriptors if place == path]
+    return {
+        "archive": path,
+        "descriptors": len(mine),
+        "start_offset": mine[0].start_offset,
+        "end_offset": mine[-1].end_offset,
+        "messages": sum(one.messages for one in mine),
+        "bytes": sum(one.size for one in mine),
+    }
