@@ -23,7 +23,7 @@ demo: $(VENV)/.installed         ## a guided tour, from an append to a repaired 
 	@$(BIN)/penstock demo $(if $(KEEP),--keep)
 
 test: $(VENV)/.installed         ## the tests, under ten minutes on two cores
-	@$(BIN)/python -m pytest -q -n 3 --dist loadgroup -m 'not soak'
+	@$(BIN)/python -m pytest -q -n 3 --dist loadfile -m 'not soak'
 
 soak: $(VENV)/.installed         ## the long sweeps
 	@$(BIN)/python -m pytest -q -m soak --timeout 3600

@@ -306,7 +306,7 @@ def test_process_leaves_nothing_behind(patient: Server) -> None:
     folder = Path(patient.ready["data_dir"]).parent
     with asking_forever(patient):
         until(lambda: _busy(patient))
-        assert list(folder.glob("penstock-query-*/penstock-query-*"))
+        until(lambda: list(folder.glob("penstock-query-*/penstock-query-*")))
         _kill_queries(patient)
     until(lambda: not list(folder.glob("penstock-query-*")))
 
