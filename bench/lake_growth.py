@@ -17,6 +17,7 @@ from penstock.lake.commit import claim
 from penstock.lake.schemas import SPANS, TABLES
 from penstock.lake.tables import Lake
 from penstock.pipeline.descriptors import descriptor_rows
+from penstock.pipeline.feeds import DirectoryFeed
 from penstock.pipeline.flush.batch import Flush
 from penstock.pipeline.flush.settings import FlushSettings
 from penstock.pipeline.segments import DirectorySegments
@@ -85,7 +86,8 @@ def _grown(folder: Path, name: str, *, days: int, files: int) -> Grown:
     with Lake.open(lake) as opened:
         fill(opened.table("spans"), apart, files)
         epochs = {name: claim(opened.table(name)) for name in TABLES}
-    return Grown(Flush(folder / "data", lake, FlushSettings(), epochs))
+    feed = DirectoryFeed(folder / "data")
+    return Grown(Flush(folder / "data", lake, FlushSettings(), epochs, feed))
 
 
 def _rows(days: int) -> pa.Table:
