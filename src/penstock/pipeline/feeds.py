@@ -102,13 +102,18 @@ class DirectoryFeed:
         """
         through: dict[str, int] = {}
         ended: set[str] = set()
-        for segment in self.segments().since({}):
+        for segment in self._listing.since({}):
             if is_in_lake(segment, positions.get(Source(segment.topic, segment.partition))):
                 if segment.key not in ended:
                     through[segment.key] = segment.segment_seq
             else:
                 ended.add(segment.key)
         write_delivered(self.data_dir, Delivered(SUBSCRIBER, through))
+
+    @cached_property
+    def _listing(self) -> DirectorySegments:
+        """Kept: what it has listed once it does not read again."""
+        return self.segments()
 
     def set_aside(self, segment: Segment) -> None:
         """Under another name in the same file system."""
@@ -138,7 +143,8 @@ class QueueFeed:
 
     def __getstate__(self) -> dict[str, Any]:
         """Whoever gets it claims the queue again."""
-        return {name: value for name, value in self.__dict__.items() if name != "_consumer"}
+        kept = {"_consumer", "_listing"}
+        return {name: value for name, value in self.__dict__.items() if name not in kept}
 
     @property
     def options(self) -> Mapping[str, str]:
@@ -166,7 +172,7 @@ class QueueFeed:
         if not self.consumes:
             return
         last = None
-        for sequence, held in self.segments().waiting().items():
+        for sequence, held in self._listing.waiting().items():
             if not all(is_in_lake(each, positions.get(_source(each))) for each in held):
                 break
             last = sequence
@@ -189,6 +195,11 @@ class QueueFeed:
                 write_atomically(files, folder / name, found.data)
         except (OSError, PenstockError) as error:
             _LOG.error("%s could not be set aside: %s", segment.path, error)
+
+    @cached_property
+    def _listing(self) -> QueueSegments:
+        """Kept: an acknowledgement must not read all that waits again."""
+        return self.segments()
 
     @cached_property
     def _consumer(self) -> Consumer:

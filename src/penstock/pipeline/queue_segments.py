@@ -85,9 +85,12 @@ class QueueSegments:
         )
 
     def waiting(self) -> dict[int, list[Segment]]:
-        """What each sequence that is not dequeued has for each topic, in order."""
-        run_blocking(self._look(all_of_it=True))
-        return dict(sorted(self._known.items()))
+        """What each sequence that is not dequeued has for each topic, in order.
+
+        Reads the entries that it has not listed before.
+        """
+        run_blocking(self._look())
+        return self._known
 
     def _has(self, segment: Segment) -> bool:
         return segment.state is not State.SEALED or self._chosen.has(Topic.parse(segment.topic))
@@ -96,10 +99,8 @@ class QueueSegments:
         """Of the queue."""
         return await Inspector(self._objects, self._settings).status()
 
-    async def _look(self, *, all_of_it: bool = False) -> None:
+    async def _look(self) -> None:
         inspector = Inspector(self._objects, self._settings)
-        if all_of_it:
-            self._known = {}
         begin = max(self._known, default=-1) + 1
         async for entry in inspector.entries(begin):
             self._known[entry.sequence] = segments_of(entry)

@@ -13,7 +13,7 @@ from penstock.otel import Signal
 from penstock.pipeline.feeds import ASIDE, QueueFeed
 from penstock.pipeline.flush import batch
 from penstock.pipeline.queue_segments import OFFSETS_PER_BATCH, PARTITION
-from penstock.queue import Consumer, Producer
+from penstock.queue import Consumer, Inspector, Producer
 from penstock.queue.otlp import Origin, encode_origin
 from tests.pipeline.flush.helpers import Plain, lake_rows, logs, names_in, without_spark
 from tests.pipeline.helpers import LOGS, TRACES, Data, named, spans
@@ -201,3 +201,23 @@ def test_damaged_batch_is_named_and_kept(
     assert f"{path.name} of sequence 0 cannot be read" in caplog.text
     [kept] = (data.root / ASIDE).iterdir()
     assert kept.read_bytes() == path.read_bytes()
+
+
+def test_an_acknowledgement_reads_new_entries_alone(
+    data: Data, queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many wait: those that were listed are remembered."""
+    begun: list[int] = []
+    inner = Inspector.entries
+
+    def entries(self: Inspector, begin: int | None = None) -> object:
+        begun.append(begin or 0)
+        return inner(self, begin)
+
+    monkeypatch.setattr(Inspector, "entries", entries)
+    feed = QueueFeed(data.root, queue.url)
+    for number in range(1, 4):
+        queue.batch(spans(number))
+        feed.acknowledge({})
+    assert begun == [0, 1, 2]
+    assert queue.waiting(data) == [0, 1, 2]
