@@ -15,7 +15,7 @@ import yaml
 
 from penstock.model.errors import InvalidSetting
 from penstock.model.settings import Durability, SizePolicy
-from penstock.server import config as module
+from penstock.server import kinds
 from penstock.server.config import Config, document, load
 from penstock.server.supervisor import check
 from tests.cli.running import run
@@ -34,13 +34,13 @@ SETTINGS = dict(settings())
 each_setting = pytest.mark.parametrize("name", SETTINGS)
 
 SAMPLES: dict[int, tuple[Any, Any]] = {
-    id(module.INTEGER): ("17", 17),
-    id(module.PORT): ("17", 17),
-    id(module.TRUTH): ("yes", True),
-    id(module.TEXT): ("::1", "::1"),
-    id(module.SIZE): ("3MB", 3_000_000),
-    id(module.DURATION): ("250ms", 0.25),
-    id(module.FILE): ("a/b.pem", Path("a/b.pem")),
+    id(kinds.INTEGER): ("17", 17),
+    id(kinds.PORT): ("17", 17),
+    id(kinds.TRUTH): ("yes", True),
+    id(kinds.TEXT): ("::1", "::1"),
+    id(kinds.SIZE): ("3MB", 3_000_000),
+    id(kinds.DURATION): ("250ms", 0.25),
+    id(kinds.FILE): ("a/b.pem", Path("a/b.pem")),
 }
 """By kind: what people write, and what it means."""
 SPECIAL: dict[str, tuple[Any, Any]] = {

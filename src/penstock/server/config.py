@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -25,127 +25,27 @@ from penstock.model.settings import (
     SizePolicy,
     StoreSettings,
 )
-from penstock.server.units import parse_duration, parse_size, show_duration, show_size
+from penstock.server.kinds import (
+    DURATION,
+    FILE,
+    FOLDER,
+    HOURS,
+    INTEGER,
+    MEGABYTES,
+    PORT,
+    PROPERTIES,
+    SECONDS,
+    SIGNALS,
+    SIZE,
+    TEXT,
+    TEXTS,
+    TRUTH,
+    Kind,
+    one_of,
+    optional,
+)
 
 ENVIRONMENT: Final = "PENSTOCK_"
-
-
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """How a value is read from text, and written again."""
-
-    read: Callable[[object], Any]
-    show: Callable[[Any], object] = lambda value: value
-
-
-def _integer(value: object) -> int:
-    text = str(value).strip()
-    if isinstance(value, bool) or not (text.isascii() and text.isdigit()) or len(text) > 18:
-        raise InvalidSetting(f"{value!r} is no whole number")
-    return int(text)
-
-
-def _port(value: object) -> int:
-    port = _integer(value)
-    if port > 65535:
-        raise InvalidSetting(f"{value!r} is no port; the highest is 65535")
-    return port
-
-
-def _truth(value: object) -> bool:
-    words = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
-    found = words.get(str(value).lower())
-    if found is None:
-        raise InvalidSetting(f"{value!r} is neither true nor false")
-    return found
-
-
-def _text(value: object) -> str:
-    if isinstance(value, bool) or not isinstance(value, str | int | float):
-        raise InvalidSetting(f"{value!r} is no text")
-    return str(value)
-
-
-def _texts(value: object) -> tuple[str, ...]:
-    if isinstance(value, str):
-        return tuple(part.strip() for part in value.split(",") if part.strip())
-    if isinstance(value, Sequence):
-        return tuple(_text(part) for part in value)
-    raise InvalidSetting(f"{value!r} is no list")
-
-
-def _signals(value: object) -> tuple[str, ...]:
-    return tuple(map(_one_of("traces", "logs", "metrics").read, _texts(value)))
-
-
-def _hours(value: object) -> float:
-    """A bare number is hours; anything else says its unit."""
-    try:
-        return parse_duration(f"{value}h") / 3600
-    except InvalidSetting:
-        return parse_duration(value) / 3600
-
-
-def _seconds(value: object) -> float:
-    """A bare number is seconds; anything else says its unit."""
-    try:
-        return parse_duration(f"{value}s")
-    except InvalidSetting:
-        return parse_duration(value)
-
-
-def _megabytes(value: object) -> int:
-    """A bare number is megabytes; anything else says its unit."""
-    try:
-        return parse_size(f"{value}MB")
-    except InvalidSetting:
-        return parse_size(value)
-
-
-def _properties(value: object) -> tuple[tuple[str, str], ...]:
-    """A mapping; in the environment `name=value` with commas between them."""
-    if isinstance(value, str):
-        pairs = [part.partition("=") for part in value.split(",") if part.strip()]
-        if not all(equals for _, equals, _ in pairs):
-            raise InvalidSetting(f"{value!r} is no list of name=value")
-        return tuple((name.strip(), text.strip()) for name, _, text in pairs)
-    if isinstance(value, Mapping):
-        return tuple((str(name), _text(each)) for name, each in value.items())
-    raise InvalidSetting(f"{value!r} is no mapping of names to values")
-
-
-def _optional(kind: Kind) -> Kind:
-    def read(value: object) -> Any:
-        return None if value is None or value in ("", "none") else kind.read(value)
-
-    def show(value: Any) -> object:
-        return None if value is None else kind.show(value)
-
-    return Kind(read, show)
-
-
-def _one_of(*words: str) -> Kind:
-    def read(value: object) -> str:
-        if value not in words:
-            raise InvalidSetting(f"{value!r} is not one of {', '.join(words)}")
-        return str(value)
-
-    return Kind(read)
-
-
-INTEGER = Kind(_integer)
-TRUTH = Kind(_truth)
-TEXT = Kind(_text)
-PORT = Kind(_port)
-TEXTS = Kind(_texts, list)
-SIGNALS = Kind(_signals, list)
-HOURS = Kind(_hours)
-SECONDS = Kind(_seconds)
-SIZE = Kind(parse_size, show_size)
-MEGABYTES = Kind(_megabytes, show_size)
-PROPERTIES = Kind(_properties, dict)
-DURATION = Kind(parse_duration, show_duration)
-FILE = _optional(Kind(lambda value: Path(_text(value)), str))
 
 
 def _key(default: Any, kind: Kind, text: str) -> Any:
@@ -194,7 +94,7 @@ class Limits:
     parts: int = _key(1_000_000, INTEGER, "records, attributes and items of arrays in a request")
     in_flight: int = _key(256 * MIB, SIZE, "bytes of all requests being answered, for each worker")
     memory: int | None = _key(
-        2 * GIB, _optional(SIZE), "memory of a worker over which requests are put off"
+        2 * GIB, optional(SIZE), "memory of a worker over which requests are put off"
     )
     disk_free: int = _key(256 * MIB, SIZE, "free disk space under which requests are put off")
     timeout: float = _key(30.0, DURATION, "the longest that a request may take to arrive")
@@ -216,14 +116,14 @@ class Segment:
 
     target_size: int = _key(32 * MIB, SIZE, "a segment is sealed at this size")
     max_open_duration: float = _key(5.0, DURATION, "a segment is sealed at this age")
-    compression: str = _key("none", _one_of("none", "lz4", "zstd"), "of column buffers")
+    compression: str = _key("none", one_of("none", "lz4", "zstd"), "of column buffers")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wal:
     """The log that every request is in before it is answered."""
 
-    durability: str = _key("sync", _one_of("sync", "interval", "buffer"), "what an answer means")
+    durability: str = _key("sync", one_of("sync", "interval", "buffer"), "what an answer means")
     flush_interval: float = _key(0.025, DURATION, "with interval: the time between syncs")
     rotate_size: int = _key(64 * MIB, SIZE, "a log file is finished at this size")
     max_size: int = _key(
@@ -237,15 +137,15 @@ class Retention:
 
     max_retain_after_ingestion_hours: float | None = _key(
         None,
-        _optional(HOURS),
+        optional(HOURS),
         "segments older than this go, delivered or not",
     )
-    size_cap: int | None = _key(None, _optional(SIZE), "most bytes on disk, of all topics together")
+    size_cap: int | None = _key(None, optional(SIZE), "most bytes on disk, of all topics together")
     size_cap_policy: str = _key(
-        "backpressure", _one_of("backpressure", "drop_oldest"), "what happens at the cap"
+        "backpressure", one_of("backpressure", "drop_oldest"), "what happens at the cap"
     )
     size_cap_sharing: str = _key(
-        "even", _one_of("even", "fair"), "fair: a busy topic may use what idle ones leave"
+        "even", one_of("even", "fair"), "fair: a busy topic may use what idle ones leave"
     )
     steady_state_headroom: int = _key(0, SIZE, "bytes of acknowledged segments kept all the same")
 
@@ -255,7 +155,7 @@ class Buffer:
     """Receiving without a disk: into a queue on object storage."""
 
     url: str | None = _key(
-        None, _optional(TEXT), "s3://bucket/prefix; with it nothing is kept on this disk"
+        None, optional(TEXT), "s3://bucket/prefix; with it nothing is kept on this disk"
     )
     objects: tuple[tuple[str, str], ...] = _key(
         (), PROPERTIES, "keys of the object store, beside those of its usual environment"
@@ -266,7 +166,7 @@ class Buffer:
     flush_size_bytes: int = _key(64 * MIB, SIZE, "or when it has so many bytes")
     max_buffered_inputs: int = _key(1000, INTEGER, "groups of requests on their way; more wait")
     max_buffered_bytes: int = _key(256 * MIB, SIZE, "bytes on their way; more are put off")
-    batch_compression: str = _key("none", _one_of("none", "zstd"), "how batches are packed")
+    batch_compression: str = _key("none", one_of("none", "zstd"), "how batches are packed")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -274,20 +174,20 @@ class Archive:
     """The log's continuation in object storage."""
 
     url: str | None = _key(
-        None, _optional(TEXT), "s3://bucket/prefix; without it there is no archive"
+        None, optional(TEXT), "s3://bucket/prefix; without it there is no archive"
     )
     objects: tuple[tuple[str, str], ...] = _key(
         (), PROPERTIES, "keys of the object store, beside those of its usual environment"
     )
     metadata: str | None = _key(
-        None, _optional(TEXT), "etcd://host:2379/prefix; without it a file in the data directory"
+        None, optional(TEXT), "etcd://host:2379/prefix; without it a file in the data directory"
     )
     root: str = _key("penstock", TEXT, "what all keys begin with")
     upload_size: int = _key(64 * MIB, SIZE, "an object is uploaded when so much waits")
     upload_interval: float = _key(60.0, DURATION, "or when a message has waited so long")
-    compression: str = _key("none", _one_of("none", "zstd"), "how objects are packed")
-    retention: float | None = _key(None, _optional(DURATION), "objects older than this go")
-    retention_size: int | None = _key(None, _optional(SIZE), "the oldest go beyond so many bytes")
+    compression: str = _key("none", one_of("none", "zstd"), "how objects are packed")
+    retention: float | None = _key(None, optional(DURATION), "objects older than this go")
+    retention_size: int | None = _key(None, optional(SIZE), "the oldest go beyond so many bytes")
     lease: float = _key(15.0, DURATION, "an owner that is silent so long may be succeeded")
 
 
@@ -296,7 +196,7 @@ class Lake:
     """The tables that the pipeline writes."""
 
     warehouse: str | None = _key(
-        None, _optional(TEXT), "a folder, or an address like s3://…; without one DATA/lake"
+        None, optional(TEXT), "a folder, or an address like s3://…; without one DATA/lake"
     )
     catalog: tuple[tuple[str, str], ...] = _key(
         (), PROPERTIES, "properties of an Iceberg catalog; without any SQLite in the warehouse"
@@ -341,15 +241,15 @@ class Query:
 class Logging:
     """What the server says of itself, on stderr."""
 
-    format: str = _key("auto", _one_of("auto", "json", "pretty"), "auto: pretty on a terminal")
-    level: str = _key("info", _one_of("debug", "info", "warning", "error"), "the least important")
+    format: str = _key("auto", one_of("auto", "json", "pretty"), "auto: pretty on a terminal")
+    level: str = _key("info", one_of("debug", "info", "warning", "error"), "the least important")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
     """Everything that a server is told."""
 
-    data_dir: Path = _key(Path("data"), Kind(lambda v: Path(_text(v)), str), "the data")
+    data_dir: Path = _key(Path("data"), FOLDER, "the data")
     workers: int = _key(1, INTEGER, "receiving processes; each has its partition of every topic")
     stop_deadline: float = _key(30.0, DURATION, "the longest that stopping may take")
     listen: Listen = Listen()
