@@ -18,6 +18,7 @@ from penstock.cli.common import (
     print_json,
     print_table,
 )
+from penstock.cli.object_stores import metadata_option, objects_option, root_option
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,26 +30,8 @@ if TYPE_CHECKING:
     from penstock.storage.metadata import Lease, Leases, Metadata
     from penstock.storage.objects import ObjectStore
 
-_objects_option = click.option(
-    "--objects",
-    "objects_url",
-    metavar="URL",
-    required=True,
-    envvar="PENSTOCK_ARCHIVE_OBJECTS",
-    show_envvar=True,
-    help="The object store: s3://bucket/prefix, gs://…, az://… or file:///folder.",
-)
-_metadata_option = click.option(
-    "--metadata",
-    "metadata_url",
-    metavar="URL",
-    envvar="PENSTOCK_ARCHIVE_METADATA",
-    show_envvar=True,
-    help="etcd://host:2379/prefix or file:///path.  [default: metadata.db in the data directory]",
-)
-_root_option = click.option(
-    "--root", default="penstock", show_default=True, help="The first part of every key."
-)
+_objects_option = objects_option(required=True)
+_metadata_option = metadata_option("metadata.db in the data directory")
 
 
 @click.group()
@@ -63,7 +46,7 @@ def archive() -> None:
 @data_dir_option
 @_objects_option
 @_metadata_option
-@_root_option
+@root_option
 @json_option
 def status(
     data_dir: Path, objects_url: str, metadata_url: str | None, root: str, as_json: bool
@@ -93,7 +76,7 @@ def status(
 @data_dir_option
 @_objects_option
 @_metadata_option
-@_root_option
+@root_option
 @click.option("--zstd", is_flag=True, help="Compress what is uploaded.")
 @click.option(
     "--wait",
@@ -145,7 +128,7 @@ def upload(
 @data_dir_option
 @_objects_option
 @_metadata_option
-@_root_option
+@root_option
 @json_option
 def rebuild(
     topic: Topic,

@@ -17,17 +17,22 @@ if TYPE_CHECKING:
     from penstock.storage.metadata import Metadata
     from penstock.storage.objects import ObjectStore
 
-objects_option = click.option(
-    "--objects",
-    "objects_url",
-    metavar="URL",
-    envvar="PENSTOCK_ARCHIVE_OBJECTS",
-    show_envvar=True,
-    help="The archive's objects: s3://bucket/prefix, gs://…, az://… or file:///folder.",
-)
 root_option = click.option(
     "--root", default="penstock", show_default=True, help="The first part of the archive's keys."
 )
+
+
+def objects_option(*, required: bool = False) -> Callable[[Any], Any]:
+    """`--objects`."""
+    return click.option(
+        "--objects",
+        "objects_url",
+        metavar="URL",
+        required=required,
+        envvar="PENSTOCK_ARCHIVE_OBJECTS",
+        show_envvar=True,
+        help="The archive's objects: s3://bucket/prefix, gs://…, az://… or file:///folder.",
+    )
 
 
 def metadata_option(default: str = "") -> Callable[[Any], Any]:

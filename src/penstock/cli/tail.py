@@ -51,7 +51,7 @@ _PREVIEW_BYTES = 100
 @click.option("--count", type=click.IntRange(min=0), help="Stop after that many messages.")
 @click.option("--partition", type=click.IntRange(min=0), help="One partition only.")
 @click.option("--follow/--no-follow", default=True, show_default=True, help="Wait for more.")
-@objects_option
+@objects_option()
 @metadata_option("metadata.db in the data directory")
 @root_option
 @json_option
