@@ -8,6 +8,7 @@ import os
 import random
 import shutil
 import time
+import uuid
 from dataclasses import dataclass
 from statistics import median, quantiles
 from typing import TYPE_CHECKING
@@ -108,7 +109,7 @@ async def _archived(objects: ObjectStore, log: Written) -> tuple[Catalog, float]
     catalog = Catalog(objects, metadata, TOPIC)
     lease = await Leases(metadata).acquire(catalog.lease_name, "bench")
     source = SealedFiles(LocalFiles(), folder / "log")
-    uploader = Uploader(catalog, lease, folder, source)
+    uploader = Uploader(catalog, lease, folder, source, directory=uuid.uuid4())
     keeping = asyncio.ensure_future(lease.keep())
     started = time.perf_counter()
     await uploader.drain()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import struct
 import uuid
 from dataclasses import replace
 from pathlib import Path
@@ -14,34 +13,43 @@ from hypothesis import strategies as st
 from isal.isal_zlib import crc32
 
 from penstock.archive import format as fmt
-from penstock.archive.encoder import ObjectEncoder, open_block
+from penstock.archive.encoder import ObjectDecoder, ObjectEncoder, open_block
 from penstock.model.errors import Damaged, FormatError, UnsupportedVersion
 
 _LOG_ID = uuid.UUID("00112233-4455-6677-8899-aabbccddeeff")
-_HEADER = fmt.Header(_LOG_ID, 1, 42, 44)
+_SOURCE = uuid.UUID("ffeeddcc-bbaa-9988-7766-554433221100")
+_HEADER = fmt.Header(_LOG_ID, 1, 42, 44, 0, _SOURCE)
 _OBJECT = (
-    "504e53544b41524301000000010000000011223344556677"
+    "504e53544b41524302000000010000000011223344556677"
     "8899aabbccddeeff2a000000000000002c00000000000000"
-    "000000000000000000000000"
+    "000000000000000000000000ffeeddccbbaa99887766554433221100"
 )
 _REST = (
-    "85da64902a000000000000000200000025000000250000003a7aaace2a0000000000000005000000"
+    "308ae0f82a00000000000000020000002500000025000000dbe9c9442a0000000000000005000000"
+    "5c0385a868656c6c6f2b0000000000000000000000758edd89"
+)
+_SUM = "crc32:bcb9fa17"
+_OLD = (
+    "504e53544b415243010000000100000000112233445566778899aabbccddeeff"
+    "2a000000000000002c0000000000000000000000000000000000000085da6490"
+    "2a000000000000000200000025000000250000003a7aaace2a0000000000000005000000"
     "1c43736c68656c6c6f2b000000000000000000000062f77b15"
 )
-_SUM = "crc32:6c534956"
+"""The same messages as version 1 wrote them."""
 _DESCRIPTOR = fmt.Descriptor(
     object_id=fmt.object_id(1, 42, 44),
     start_offset=42,
     end_offset=44,
-    size=125,
+    size=141,
     etag='"abc"',
-    checksum="crc32:6c534956",
+    checksum=_SUM,
     created_at="2025-01-01T00:00:00.000+00:00",
     completed=True,
-    offset_index=((42, 64),),
+    offset_index=((42, 80),),
     epoch=1,
     log_id=str(_LOG_ID),
     messages=2,
+    source=str(_SOURCE),
 )
 
 
@@ -53,7 +61,7 @@ def _object(header: fmt.Header, messages: list[bytes]) -> tuple[bytes, ObjectEnc
 
 def _messages(data: bytes) -> list[bytes]:
     header = fmt.decode_header(data)
-    position, found = fmt.HEADER_BYTES, []
+    position, found = header.size, []
     while position < len(data):
         head = fmt.decode_block_head(data, position)
         end = position + fmt.BLOCK_BYTES + head.stored_bytes
@@ -66,10 +74,36 @@ def _messages(data: bytes) -> list[bytes]:
 def test_golden_bytes_of_an_object() -> None:
     """Header, one block and two frames, as in the documentation."""
     data, encoder = _object(_HEADER, [b"hello", b""])
-    assert data[:60].hex() == _OBJECT
+    assert data[:76].hex() == _OBJECT
     assert data.hex() == _OBJECT + _REST
-    assert (encoder.index, encoder.size, encoder.checksum) == ([(42, 64)], len(data), _SUM)
+    assert (encoder.index, encoder.size, encoder.checksum) == ([(42, 80)], len(data), _SUM)
     assert _messages(data) == [b"hello", b""]
+
+
+def test_version_1_is_read_and_says_no_source() -> None:
+    """An object and a descriptor of 0.1, byte by byte."""
+    old = bytes.fromhex(_OLD)
+    assert _messages(old) == [b"hello", b""]
+    header = fmt.decode_header(old)
+    assert (header.version, header.size, header.source) == (1, 64, None)
+    assert _object(header, [b"hello", b""])[0] == old
+    fields = json.loads(fmt.encode_descriptor(replace(_DESCRIPTOR, source=None)))
+    assert (fields["version"], "source" in fields) == (1, False)
+    assert fmt.decode_descriptor(json.dumps(fields).encode()).source is None
+
+
+@pytest.mark.parametrize("size", [1, 7, 64, 79, 1000])
+def test_an_object_is_taken_apart_in_any_pieces(size: int) -> None:
+    """Both versions; positions and the checksum are those of the whole."""
+    for whole in (bytes.fromhex(_OLD), bytes.fromhex(_OBJECT + _REST)):
+        decoder, found = ObjectDecoder(), []
+        for at in range(0, len(whole), size):
+            for head, messages in decoder.feed(whole[at : at + size]):
+                found.append((head.first_offset, decoder.position, messages))
+        assert decoder.header is not None
+        assert found == [(42, decoder.header.size, [b"hello", b""])]
+        assert (decoder.position, decoder.waiting_bytes) == (len(whole), 0)
+        assert decoder.checksum == crc32(whole)
 
 
 @given(st.lists(st.binary(max_size=300), min_size=1, max_size=2500), st.booleans())
@@ -131,14 +165,13 @@ def test_frames_of_another_object_do_not_pass() -> None:
     data, _ = _object(_HEADER, [b"hello", b""])
     other = replace(_HEADER, epoch=2).encode()
     with pytest.raises(Damaged):
-        _messages(other + data[fmt.HEADER_BYTES :])
+        _messages(other + data[_HEADER.size :])
 
 
 def test_a_newer_object_is_refused() -> None:
-    """Its version is looked at after its checksum."""
+    """Its version says how long its header is, so it is looked at first."""
     newer = bytearray(_HEADER.encode())
     newer[8] = 9
-    newer[60:] = struct.pack("<I", crc32(bytes(newer[:60])))
     with pytest.raises(UnsupportedVersion):
         fmt.decode_header(bytes(newer))
 
@@ -157,13 +190,23 @@ def test_descriptors_are_json() -> None:
     fields = json.loads(text)
     named = "object_id start_offset end_offset size etag checksum created_at completed offset_index"
     assert set(named.split()) <= set(fields)
-    assert fields["offset_index"] == [[42, 64]]
+    assert fields["offset_index"] == [[42, 80]]
+    assert (fields["version"], fields["source"]) == (2, str(_SOURCE))
     assert fmt.decode_descriptor(text) == _DESCRIPTOR
 
 
 @pytest.mark.parametrize(
     "change",
-    [{"start_offset": 44}, {"start_offset": "x"}, {"offset_index": 3}, {"lost": [[1]]}],
+    [
+        {"start_offset": 44},
+        {"start_offset": "x"},
+        {"offset_index": 3},
+        {"lost": [[1]]},
+        {"source": "x"},
+        {"source": None},
+        {"log_id": 3},
+        {"version": 1},
+    ],
 )
 def test_a_descriptor_of_nonsense_is_damaged(change: dict[str, object]) -> None:
     """Types and ranges are looked at."""
@@ -177,7 +220,7 @@ def test_a_newer_descriptor_is_refused_and_unknown_fields_are_not() -> None:
     fields = json.loads(fmt.encode_descriptor(_DESCRIPTOR))
     assert fmt.decode_descriptor(json.dumps({**fields, "new": 1}).encode()) == _DESCRIPTOR
     with pytest.raises(UnsupportedVersion):
-        fmt.decode_descriptor(json.dumps({**fields, "version": 2}).encode())
+        fmt.decode_descriptor(json.dumps({**fields, "version": 3}).encode())
 
 
 def test_checkpoints_say_whether_they_are_whole() -> None:

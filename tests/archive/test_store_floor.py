@@ -11,7 +11,7 @@ from penstock.storage import DataDirectory
 from penstock.storage.metadata import open_metadata
 from penstock.storage.objects import open_objects
 from penstock.store import Store
-from tests.archive.worlds import TOPIC
+from tests.archive.worlds import DIRECTORY, TOPIC
 from tests.servers.loops import in_loop
 
 
@@ -19,7 +19,7 @@ from tests.servers.loops import in_loop
 async def test_the_log_of_a_store_waits_for_the_archive(tmp_path: Path) -> None:
     """Sealed and acknowledged is not enough: what is not archived stays."""
     metadata = open_metadata(f"file://{tmp_path}/metadata.db")
-    archiver = Archiver(open_objects("memory://"), metadata, owner="a")
+    archiver = Archiver(open_objects("memory://"), metadata, directory=DIRECTORY)
     partition = DataDirectory(tmp_path / "data").partition(TOPIC)
     settings = StoreSettings(log=LogSettings(rotate_bytes=64 * 1024, retention_bytes=0))
     with Store.open(partition.folder, settings, keep_for=[PARTY]) as store:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import uuid
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ from penstock.storage import DataDirectory
 from penstock.storage.metadata import Metadata, open_metadata
 from penstock.storage.objects import ObjectStore, open_objects
 from penstock.store import Store
-from tests.archive.worlds import SMALL_FILES, TOPIC, Clock, message, messages
+from tests.archive.worlds import DIRECTORY, SMALL_FILES, TOPIC, Clock, message, messages
 from tests.servers.loops import in_loop
 
 
@@ -223,7 +224,9 @@ async def test_a_store_is_archived_while_it_is_open(tmp_path: Path) -> None:
     """Its messages and its subscribers' progress, and the rest when it is closed."""
     machines = _Machines(tmp_path)
     partition = DataDirectory(tmp_path / "a").partition(TOPIC)
-    archiver = Archiver(machines.objects, machines.metadata, owner="a", clock=machines.clock)
+    archiver = Archiver(
+        machines.objects, machines.metadata, directory=DIRECTORY, clock=machines.clock
+    )
     with Store.open(partition.folder) as store:
         store.register("lake")
         archiving = await archiver.attach(partition, store, await archiver.claim(partition))
@@ -246,7 +249,8 @@ async def test_a_store_that_does_not_belong_cannot_be_claimed(tmp_path: Path) ->
     machines = _Machines(tmp_path)
     for name in ("a", "b"):
         partition = DataDirectory(tmp_path / name).partition(TOPIC)
-        archiver = Archiver(machines.objects, machines.metadata, owner=name)
+        identity = uuid.UUID(DataDirectory(tmp_path / name).create())
+        archiver = Archiver(machines.objects, machines.metadata, directory=identity)
         if name == "b":
             with Store.open(partition.folder) as store:
                 store.append_durable(b"\x0a\x00")

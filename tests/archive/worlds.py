@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -19,6 +20,8 @@ from penstock.storage.metadata import Lease, Leases, Metadata, open_metadata
 from penstock.storage.objects import ObjectStore, open_objects
 
 TOPIC = Topic("default", "traces")
+DIRECTORY = uuid.UUID("ffeeddcc-bbaa-9988-7766-554433221100")
+"""The identity of the data directory."""
 SMALL_FILES = LogSettings(rotate_bytes=64 * 1024, retention_bytes=0)
 
 
@@ -76,6 +79,7 @@ class World:
             self.folder,
             OpenLog(self.log),
             settings or ArchiveSettings(),
+            directory=DIRECTORY,
             clock=self.clock,
         )
 

@@ -23,6 +23,7 @@ from penstock.storage.files import LocalFiles
 from penstock.storage.metadata import Leases
 
 if TYPE_CHECKING:
+    import uuid
     from pathlib import Path
 
     from penstock.archive.format import Descriptor
@@ -47,15 +48,21 @@ class Archiving:
         log: Log,
         settings: ArchiveSettings | None = None,
         *,
+        directory: uuid.UUID,
         store: Store | None = None,
         clock: Clock | None = None,
     ) -> None:
-        """`folder` is the partition's. With a `store`, its subscribers' progress is mirrored."""
+        """`folder` is the partition's, `directory` the identity of what it is in.
+
+        With a `store`, its subscribers' progress is mirrored.
+        """
         clock = clock or SystemClock()
         self.catalog = catalog
         self.lease = lease
         self.log = log
-        self.uploader = Uploader(catalog, lease, folder, OpenLog(log), settings, clock=clock)
+        self.uploader = Uploader(
+            catalog, lease, folder, OpenLog(log), settings, directory=directory, clock=clock
+        )
         self.progress = Progress(catalog, lease, clock, store)
         self._keeping: asyncio.Task[None] | None = None
         self._tasks: list[asyncio.Task[None]] = []
@@ -153,17 +160,20 @@ class Archiver:
         objects: ObjectStore,
         metadata: Metadata,
         *,
-        owner: str,
+        directory: uuid.UUID,
         settings: ArchiveSettings | None = None,
         root: str = DEFAULT_ROOT,
         ttl_s: float = 15.0,
         clock: Clock | None = None,
         metrics: Metrics | None = None,
     ) -> None:
-        """`owner` is the data directory's identity: the same after a restart, and nobody else's."""
+        """`directory` is the data directory's identity, and owns the leases of its stores.
+
+        It is the same after a restart, and nobody else's.
+        """
         self._objects = objects
         self._metadata = metadata
-        self._owner = owner
+        self._directory = directory
         self._settings = settings
         self._root = root
         self._clock = clock or SystemClock()
@@ -184,7 +194,7 @@ class Archiver:
         owner went on meanwhile; somebody has to put it aside.
         """
         catalog = self.catalog(partition)
-        lease = await self._leases.acquire(catalog.lease_name, self._owner)
+        lease = await self._leases.acquire(catalog.lease_name, str(self._directory))
         try:
             last = await catalog.last()
             await asyncio.to_thread(_check_disk, partition, last)
@@ -202,6 +212,7 @@ class Archiver:
             partition.folder,
             store.log,
             self._settings,
+            directory=self._directory,
             store=store,
             clock=self._clock,
         )

@@ -134,6 +134,7 @@ def _describe(
         messages=encoder.messages,
         compression="zstd" if header.flags & fmt.ZSTD else None,
         lost=tuple(encoder.lost),
+        source=None if header.source is None else str(header.source),
     )
 
 

@@ -9,18 +9,24 @@ import zstandard
 from isal.isal_zlib import crc32
 
 from penstock.archive.format import (
-    HEADER_BYTES,
+    BLOCK_BYTES,
     INDEX_BYTES,
     INDEX_MESSAGES,
+    LEAST_HEADER_BYTES,
     ZSTD,
     check_block,
     decode_block,
+    decode_block_head,
+    decode_header,
     encode_block,
+    header_bytes,
 )
 from penstock.log.format import FRAME_BYTES, encode_frames
 from penstock.model.errors import Damaged
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from penstock.archive.format import BlockHead, Header
 
 _LEVEL = 3
@@ -105,6 +111,56 @@ class ObjectEncoder:
         return data
 
 
+class ObjectDecoder:
+    """Takes an object apart as its bytes come; holds what is not whole yet."""
+
+    def __init__(self) -> None:
+        self.header: Header | None = None
+        """None until enough has come."""
+        self.position = 0
+        """Where the next block stands."""
+        self.checksum = 0
+        """Of everything that came."""
+        self._waiting = bytearray()
+
+    @property
+    def waiting_bytes(self) -> int:
+        """What came behind `position`; something at the end means that the object is cut off."""
+        return len(self._waiting)
+
+    def feed(self, piece: bytes) -> Iterator[tuple[BlockHead, list[bytes]]]:
+        """The blocks that are whole now, verified; `position` is each one's own while it is given.
+
+        FormatError: the header, or the block at `position`, cannot be relied on.
+        """
+        self.checksum = crc32(piece, self.checksum)
+        self._waiting += piece
+        if self.header is None and not self._begin():
+            return
+        assert self.header is not None
+        while len(self._waiting) >= BLOCK_BYTES:
+            head = decode_block_head(self._waiting)
+            end = BLOCK_BYTES + head.stored_bytes
+            if len(self._waiting) < end:
+                return
+            stored = bytes(memoryview(self._waiting)[BLOCK_BYTES:end])
+            yield head, open_block(head, stored, self.header.flags, self.header.seed)
+            self._pass(end)
+
+    def _begin(self) -> bool:
+        if len(self._waiting) < LEAST_HEADER_BYTES:
+            return False
+        if len(self._waiting) < header_bytes(self._waiting):
+            return False
+        self.header = decode_header(self._waiting)
+        self._pass(self.header.size)
+        return True
+
+    def _pass(self, count: int) -> None:
+        del self._waiting[:count]
+        self.position += count
+
+
 def open_block(head: BlockHead, stored: bytes, flags: int, seed: int) -> list[bytes]:
     """The messages of a block. Nothing is decompressed before its checksum is verified."""
     check_block(head, stored, seed)
@@ -123,7 +179,3 @@ def _unpacked(stored: bytes, raw_bytes: int) -> bytes:
         return zstandard.ZstdDecompressor().decompress(stored)
     except zstandard.ZstdError as error:
         raise Damaged(f"a compressed block cannot be read: {error}") from None
-
-
-FIRST_BLOCK = HEADER_BYTES
-"""Where the first block stands."""

@@ -1,15 +1,16 @@
 """The archive's object, descriptor and checkpoint. See docs/formats/archive.md; no I/O here.
 
     object := header block*
-    header (64 bytes) := magic[8] version:u16 flags:u16 epoch:u32 log_id[16] start_offset:u64
-                         end_offset:u64 reserved[12] crc:u32
+    header (80 bytes) := magic[8] version:u16 flags:u16 epoch:u32 log_id[16] start_offset:u64
+                         end_offset:u64 reserved[12] source[16] crc:u32
     block  := first_offset:u64 messages:u32 raw_bytes:u32 stored_bytes:u32 crc:u32
               stored[stored_bytes]
     stored := frame*, or the zstd frame of that where flag 1 is set
     frame  := as in the log: offset:u64 length:u32 crc:u32 message[length]
 
-All integers are little-endian. Every CRC but the header's own continues from the header's. Equal
-messages of one log, epoch and range make equal bytes, so that writing an object twice is harmless.
+A header of version 1 has no source, and 64 bytes. All integers are little-endian. Every CRC but the
+header's own continues from the header's. Equal messages of one log, epoch and range make equal
+bytes, so that writing an object twice is harmless.
 """
 
 from __future__ import annotations
@@ -28,8 +29,10 @@ from penstock.model.errors import Damaged, UnsupportedVersion
 from penstock.storage.documents import decode_document, encode_document
 
 MAGIC: Final = b"PNSTKARC"
-VERSION: Final = 1
-HEADER_BYTES: Final = 64
+VERSION: Final = 2
+"""Of objects and descriptors; those of version 1 do not say which data directory they are from."""
+LEAST_HEADER_BYTES: Final = 64
+"""No header is shorter."""
 BLOCK_BYTES: Final = 24
 """What a block adds to its frames."""
 ZSTD: Final = 1
@@ -40,10 +43,12 @@ INDEX_BYTES: Final = 512 * 1024
 """A block is closed when its frames are this long."""
 MAX_RAW_BYTES: Final = 2**31
 CHECKPOINT: Final = "archive checkpoint"
+CHECKPOINT_VERSION: Final = 1
 
 _HEADER = struct.Struct("<8sHHI16sQQ12s")
 _CRC = struct.Struct("<I")
 _BLOCK = struct.Struct("<QIII")
+_HEADER_BYTES: Final = {1: _HEADER.size + _CRC.size, 2: _HEADER.size + 16 + _CRC.size}
 _NAME = re.compile(r"e([0-9]{10})/data-([0-9]{20})-([0-9]{20})\.frames")
 
 
@@ -56,6 +61,18 @@ class Header:
     start_offset: int
     end_offset: int
     flags: int = 0
+    source: uuid.UUID | None = None
+    """The data directory whose log it is; None in version 1, which does not say."""
+
+    @property
+    def version(self) -> int:
+        """Of the object, and of its descriptor."""
+        return 1 if self.source is None else VERSION
+
+    @property
+    def size(self) -> int:
+        """Where the first block stands."""
+        return _HEADER_BYTES[self.version]
 
     @property
     def seed(self) -> int:
@@ -63,9 +80,9 @@ class Header:
         return int(crc32(self._packed()))
 
     def _packed(self) -> bytes:
-        return _HEADER.pack(
+        packed = _HEADER.pack(
             MAGIC,
-            VERSION,
+            self.version,
             self.flags,
             self.epoch,
             self.log_id.bytes,
@@ -73,23 +90,37 @@ class Header:
             self.end_offset,
             bytes(12),
         )
+        return packed if self.source is None else packed + self.source.bytes
 
     def encode(self) -> bytes:
-        """The first HEADER_BYTES of the object."""
+        """The first `size` bytes of the object."""
         return self._packed() + _CRC.pack(self.seed)
 
 
-def decode_header(data: bytes) -> Header:
-    """Damaged or UnsupportedVersion where it cannot be relied on."""
-    if len(data) < HEADER_BYTES or data[:8] != MAGIC:
+def header_bytes(data: bytes | bytearray) -> int:
+    """How long the header is that begins with these LEAST_HEADER_BYTES.
+
+    Damaged or UnsupportedVersion where it is none that can be read.
+    """
+    if len(data) < LEAST_HEADER_BYTES or data[:8] != MAGIC:
         raise Damaged("not an object of an archive")
-    (crc,) = _CRC.unpack_from(data, _HEADER.size)
-    if crc32(data[: _HEADER.size]) != crc:
+    version: int = _HEADER.unpack_from(data)[1]
+    if version not in _HEADER_BYTES:
+        raise UnsupportedVersion(f"archive version {version}, this Penstock reads to {VERSION}")
+    return _HEADER_BYTES[version]
+
+
+def decode_header(data: bytes | bytearray) -> Header:
+    """Damaged or UnsupportedVersion where it cannot be relied on."""
+    size = header_bytes(data)
+    body = bytes(data[: size - _CRC.size])
+    if len(data) < size or _CRC.pack(crc32(body)) != data[size - _CRC.size : size]:
         raise Damaged("the header's checksum does not match")
-    _, version, flags, epoch, log_id, start, end, _ = _HEADER.unpack_from(data)
-    if version != VERSION or flags & ~ZSTD:
-        raise UnsupportedVersion(f"archive version {version}, this Penstock reads {VERSION}")
-    return Header(uuid.UUID(bytes=log_id), epoch, start, end, flags)
+    _, version, flags, epoch, log_id, start, end, _ = _HEADER.unpack_from(body)
+    if flags & ~ZSTD:
+        raise UnsupportedVersion(f"archive flags {flags:#x}, this Penstock knows {ZSTD:#x}")
+    source = None if version == 1 else uuid.UUID(bytes=body[_HEADER.size :])
+    return Header(uuid.UUID(bytes=log_id), epoch, start, end, flags, source)
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,11 +215,25 @@ class Descriptor:
     compression: str | None = None
     lost: tuple[tuple[int, int], ...] = ()
     """Offset ranges [first, end) that the log could not give."""
+    source: str | None = None
+    """The identity of the data directory that wrote it; None where version 1 did, unsaid."""
+
+    @property
+    def header(self) -> Header:
+        """What the object must begin with: the seed of every checksum in it."""
+        flags = ZSTD if self.compression == "zstd" else 0
+        source = None if self.source is None else uuid.UUID(self.source)
+        log_id = uuid.UUID(self.log_id)
+        return Header(log_id, self.epoch, self.start_offset, self.end_offset, flags, source)
 
 
 def encode_descriptor(descriptor: Descriptor) -> bytes:
     """The JSON of the key `…/objects/<start_offset>`."""
-    return json.dumps({"version": VERSION, **asdict(descriptor)}, separators=(",", ":")).encode()
+    fields = asdict(descriptor)
+    if descriptor.source is None:
+        del fields["source"]
+    version = descriptor.header.version
+    return json.dumps({"version": version, **fields}, separators=(",", ":")).encode()
 
 
 def decode_descriptor(data: bytes) -> Descriptor:
@@ -201,10 +246,13 @@ def decode_descriptor(data: bytes) -> Descriptor:
         known["lost"] = tuple((int(a), int(b)) for a, b in known.get("lost", ()))
         descriptor = Descriptor(**known)
         whole = 0 <= int(descriptor.start_offset) < int(descriptor.end_offset)
+        expected = descriptor.header.version
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise Damaged("not a descriptor of an archive") from None
-    if version != VERSION:
-        raise UnsupportedVersion(f"descriptor version {version}, this Penstock reads {VERSION}")
+    if version not in _HEADER_BYTES:
+        raise UnsupportedVersion(f"descriptor version {version}, this Penstock reads to {VERSION}")
+    if version != expected:
+        raise Damaged("a descriptor whose version and source do not go together")
     if not whole:
         raise Damaged("a descriptor of no offsets")
     return descriptor
@@ -226,12 +274,12 @@ class Place:
 def encode_checkpoint(place: Place, last_object_id: str, written_at: str) -> bytes:
     """The text of `archive.ckpt`."""
     fields = {"last_object_id": last_object_id, "written_at": written_at}
-    return encode_document(CHECKPOINT, VERSION, {**asdict(place), **fields})
+    return encode_document(CHECKPOINT, CHECKPOINT_VERSION, {**asdict(place), **fields})
 
 
 def decode_checkpoint(data: bytes) -> Place:
     """Damaged or UnsupportedVersion where it cannot be relied on."""
-    fields = decode_document(CHECKPOINT, VERSION, data)
+    fields = decode_document(CHECKPOINT, CHECKPOINT_VERSION, data)
     try:
         return Place(
             str(fields["file"]),

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import uuid
 from bisect import bisect_right
 from typing import TYPE_CHECKING, NamedTuple
 
 from penstock.archive import format as fmt
-from penstock.archive.encoder import FIRST_BLOCK, open_block
+from penstock.archive.encoder import open_block
 from penstock.log.cache import Batch
 from penstock.log.inventory import Lost
 from penstock.model.errors import (
@@ -189,7 +188,7 @@ async def read_object(
     checksum does not match, or bytes are missing; what came before is whole.
     """
     wanted = descriptor.start_offset if offset is None else offset
-    header = header_of(descriptor)
+    header = descriptor.header
     if descriptor.compression not in (None, "zstd"):
         raise Damaged(f"{descriptor.object_id}: unknown compression {descriptor.compression!r}")
     block = _block_with(descriptor, wanted)
@@ -205,18 +204,6 @@ async def read_object(
         if head.end_offset > wanted:
             skip = max(0, wanted - head.first_offset)
             yield Batch(head.first_offset + skip, messages[skip:])
-
-
-def header_of(descriptor: Descriptor) -> Header:
-    """The header that the object must have: the seed of every checksum in it."""
-    flags = fmt.ZSTD if descriptor.compression == "zstd" else 0
-    return fmt.Header(
-        uuid.UUID(descriptor.log_id),
-        descriptor.epoch,
-        descriptor.start_offset,
-        descriptor.end_offset,
-        flags,
-    )
 
 
 async def _blocks(
@@ -267,7 +254,7 @@ def _block_with(descriptor: Descriptor, offset: int) -> _Block:
     """The block with the offset in it, or the last one before."""
     index = descriptor.offset_index
     at = bisect_right(index, offset, key=lambda entry: entry[0]) - 1
-    first, position = index[at] if at >= 0 else (descriptor.start_offset, FIRST_BLOCK)
+    first, position = index[at] if at >= 0 else (descriptor.start_offset, descriptor.header.size)
     if at + 1 < len(index):
         return _Block(first, index[at + 1][0], position, index[at + 1][1])
     return _Block(first, descriptor.end_offset, position, descriptor.size)

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from isal.isal_zlib import crc32
-
 from penstock.archive import format as fmt
-from penstock.archive.encoder import open_block
+from penstock.archive.encoder import ObjectDecoder
 from penstock.archive.identity import identity_key, marked_id
 from penstock.model.errors import ArchiveConflict, Damaged, FormatError
 
@@ -70,28 +68,15 @@ def choose(found: Iterable[Descriptor]) -> list[Descriptor]:
 
 async def describe_object(catalog: Catalog, info: ObjectInfo) -> Descriptor:
     """The descriptor of an object, from its bytes alone. Damaged: it cannot be read to its end."""
-    header: fmt.Header | None = None
-    waiting, position, checksum, seed = bytearray(), 0, 0, 0
+    decoder = ObjectDecoder()
     index: list[tuple[int, int]] = []
     ranges: list[tuple[int, int]] = []
     async for piece in catalog.objects.stream(info.key):
-        checksum = crc32(piece, checksum)
-        waiting += piece
-        if header is None and len(waiting) >= fmt.HEADER_BYTES:
-            header = fmt.decode_header(bytes(waiting[: fmt.HEADER_BYTES]))
-            seed, position = header.seed, fmt.HEADER_BYTES
-            del waiting[: fmt.HEADER_BYTES]
-        while header is not None and len(waiting) >= fmt.BLOCK_BYTES:
-            head = fmt.decode_block_head(waiting)
-            end = fmt.BLOCK_BYTES + head.stored_bytes
-            if len(waiting) < end:
-                break
-            open_block(head, bytes(waiting[fmt.BLOCK_BYTES : end]), header.flags, seed)
-            index.append((head.first_offset, position))
+        for head, _ in decoder.feed(piece):
+            index.append((head.first_offset, decoder.position))
             ranges.append((head.first_offset, head.end_offset))
-            del waiting[:end]
-            position += end
-    if header is None or waiting or position != info.size:
+    header = decoder.header
+    if header is None or decoder.waiting_bytes or decoder.position != info.size:
         raise Damaged(f"{info.key} ends before it should")
     return fmt.Descriptor(
         object_id=info.key.removeprefix(catalog.objects_prefix),
@@ -99,7 +84,7 @@ async def describe_object(catalog: Catalog, info: ObjectInfo) -> Descriptor:
         end_offset=header.end_offset,
         size=info.size,
         etag=info.version.etag,
-        checksum=f"crc32:{checksum:08x}",
+        checksum=f"crc32:{decoder.checksum:08x}",
         created_at=info.modified.isoformat(timespec="milliseconds"),
         completed=True,
         offset_index=tuple(index),
@@ -108,6 +93,7 @@ async def describe_object(catalog: Catalog, info: ObjectInfo) -> Descriptor:
         messages=sum(end - first for first, end in ranges),
         compression="zstd" if header.flags & fmt.ZSTD else None,
         lost=tuple(_between(ranges, header)),
+        source=None if header.source is None else str(header.source),
     )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import uuid
 from typing import TYPE_CHECKING, Literal
 
 from penstock.archive.archiving import Archiving
@@ -108,7 +109,13 @@ class Topics:
             await lease.release()
             raise
         opened = ArchivedTopic(
-            catalog, lease, partition.folder, log, self._archive_settings, clock=self._clock
+            catalog,
+            lease,
+            partition.folder,
+            log,
+            self._archive_settings,
+            directory=uuid.UUID(self._directory.create()),
+            clock=self._clock,
         )
         try:
             await opened.begin(self._progress_interval_s)

@@ -75,16 +75,21 @@ class Uploader:
         source: Source,
         settings: ArchiveSettings | None = None,
         *,
+        directory: uuid.UUID,
         files: Files | None = None,
         clock: Clock | None = None,
     ) -> None:
-        """`folder` is the partition's: its log is in `log`, its checkpoint in `archive.ckpt`."""
+        """`folder` is the partition's: its log is in `log`, its checkpoint in `archive.ckpt`.
+
+        `directory` is the identity of the data directory that the folder is in.
+        """
         self.catalog = catalog
         self.settings = settings or ArchiveSettings()
         self.totals = UploadTotals()
         self.failure: str | None = None
         """Why the last attempt failed; None after one that did not."""
         self._lease = lease
+        self._directory = directory
         self._folder = folder
         self._log_folder = folder / "log"
         self._source = source
@@ -180,7 +185,8 @@ class Uploader:
         log_id = await asyncio.to_thread(log_identity, self._files, self._log_folder)
         assert log_id is not None
         self._is_certain = False  # until the descriptor is recorded
-        header = fmt.Header(log_id, self._lease.epoch, start, end, self._flags())
+        epoch, flags = self._lease.epoch, self._flags()
+        header = fmt.Header(log_id, epoch, start, end, flags, self._directory)
         descriptor, place = await self._carrier.carry(header, self._place, self._now())
         recorded = await self._record(descriptor)
         if recorded.object_id == descriptor.object_id:

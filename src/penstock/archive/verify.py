@@ -6,15 +6,12 @@ import itertools
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from isal.isal_zlib import crc32
-
 from penstock.archive import format as fmt
-from penstock.archive.encoder import open_block
-from penstock.archive.reader import header_of
+from penstock.archive.encoder import ObjectDecoder
 from penstock.model.errors import FormatError, ObjectMissing
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import Callable
 
     from penstock.archive.catalog import Catalog
     from penstock.archive.format import Descriptor
@@ -110,9 +107,8 @@ class _Check:
         self._descriptor = descriptor
         self._report = report
         self._progress = progress
-        self._position = 0
+        self._decoder = ObjectDecoder()
         self._offset = descriptor.start_offset
-        self._checksum = 0
 
     async def run(self) -> None:
         descriptor = self._descriptor
@@ -125,57 +121,36 @@ class _Check:
             self._add("missing", "the object is missing", self._offset, descriptor.messages)
             return
         except FormatError as error:
+            self._check_header()
             self._add("block", str(error), self._offset, descriptor.end_offset - self._offset)
             return
-        if self._position != descriptor.size:
-            text = f"{self._position} bytes, not {descriptor.size}"
+        self._check_header()
+        size = self._decoder.position + self._decoder.waiting_bytes
+        if size != descriptor.size:
+            text = f"{size} bytes, not {descriptor.size}"
             self._add("size", text, self._offset, descriptor.end_offset - self._offset)
-        elif f"crc32:{self._checksum:08x}" != descriptor.checksum:
+        elif f"crc32:{self._decoder.checksum:08x}" != descriptor.checksum:
             self._add("checksum", "the object is not the one that was described", None, 0)
         self._report.objects += 1
-        self._report.bytes += self._position
+        self._report.bytes += size
 
     async def _read(self) -> None:
-        header, waiting, seed = None, bytearray(), 0
-        async for piece in self._pieces():
-            waiting += piece
-            if header is None and len(waiting) >= fmt.HEADER_BYTES:
-                header = self._header(bytes(waiting[: fmt.HEADER_BYTES]))
-                seed = header.seed
-                self._consume(waiting, fmt.HEADER_BYTES)
-            while header is not None and len(waiting) >= fmt.BLOCK_BYTES:
-                head = fmt.decode_block_head(waiting)
-                end = fmt.BLOCK_BYTES + head.stored_bytes
-                if len(waiting) < end:
-                    break
-                stored = bytes(memoryview(waiting)[fmt.BLOCK_BYTES : end])
-                messages = open_block(head, stored, header.flags, seed)
-                self._report.messages += len(messages)
-                self._offset = head.end_offset
-                self._consume(waiting, end)
-        self._position += len(waiting)
-
-    async def _pieces(self) -> AsyncIterator[bytes]:
         key = self._catalog.object_key(self._descriptor.object_id)
         async for piece in self._catalog.objects.stream(key):
-            self._checksum = crc32(piece, self._checksum)
             self._progress(len(piece))
-            yield piece
+            for head, messages in self._decoder.feed(piece):
+                self._report.messages += len(messages)
+                self._offset = head.end_offset
 
-    def _header(self, data: bytes) -> fmt.Header:
-        header = fmt.decode_header(data)
-        if header != header_of(self._descriptor):
+    def _check_header(self) -> None:
+        header = self._decoder.header
+        if header is not None and header != self._descriptor.header:
             text = f"the object says it holds {header.start_offset} to {header.end_offset}"
             self._add("header", text, None, 0)
-        return header
-
-    def _consume(self, waiting: bytearray, count: int) -> None:
-        del waiting[:count]
-        self._position += count
 
     def _add(self, kind: str, detail: str, first_offset: int | None, lost: int) -> None:
         self._report.damage.append(
             ArchiveDamage(
-                self._descriptor.object_id, self._position, kind, detail, first_offset, lost
+                self._descriptor.object_id, self._decoder.position, kind, detail, first_offset, lost
             )
         )

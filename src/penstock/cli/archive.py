@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import uuid
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -106,10 +107,9 @@ def upload(
     """
     directory = existing_data_directory(data_dir)
     partitions = partitions_of(directory, topic, None)
-    owner = f"{directory.identity()}/upload"
-    uploading = _upload(
-        partitions, objects_url, metadata_url or _default(data_dir), root, owner, zstd, patience_s
-    )
+    where = metadata_url or _default(data_dir)
+    identity = uuid.UUID(directory.identity())
+    uploading = _upload(partitions, objects_url, where, root, identity, zstd, patience_s)
     found = asyncio.run(uploading)
     if as_json:
         print_json(found)
@@ -196,7 +196,7 @@ async def _upload(
     objects_url: str,
     metadata_url: str,
     root: str,
-    owner: str,
+    directory: uuid.UUID,
     zstd: bool,
     patience_s: float,
 ) -> list[dict[str, Any]]:
@@ -208,7 +208,7 @@ async def _upload(
     async def work(objects: ObjectStore, metadata: Metadata) -> list[dict[str, Any]]:
         leases = Leases(metadata)
         return [
-            await _upload_one(one, objects, metadata, root, leases, owner, settings, patience_s)
+            await _upload_one(one, objects, metadata, root, leases, directory, settings, patience_s)
             for one in partitions
         ]
 
@@ -221,7 +221,7 @@ async def _upload_one(
     metadata: Metadata,
     root: str,
     leases: Leases,
-    owner: str,
+    directory: uuid.UUID,
     settings: ArchiveSettings,
     patience_s: float,
 ) -> dict[str, Any]:
@@ -229,9 +229,10 @@ async def _upload_one(
     from penstock.storage import LocalFiles
 
     catalog = Catalog(objects, metadata, partition.topic, partition.number, root=root)
-    lease = await _acquired(leases, catalog.lease_name, owner, patience_s)
+    lease = await _acquired(leases, catalog.lease_name, f"{directory}/upload", patience_s)
     source = SealedFiles(LocalFiles(), partition.log_folder)
-    uploader = Uploader(catalog, lease, partition.folder, source, settings)
+    folder = partition.folder
+    uploader = Uploader(catalog, lease, folder, source, settings, directory=directory)
     try:
         await _drained(uploader, lease)
     finally:

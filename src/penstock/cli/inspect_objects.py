@@ -66,7 +66,8 @@ def _archive_object(path: Path, shown: int) -> dict[str, Any]:
     blocks = messages = 0
     frames: list[dict[str, Any]] = []
     with path.open("rb") as file:
-        data = file.read(archive_format.HEADER_BYTES)
+        data = file.read(archive_format.LEAST_HEADER_BYTES)
+        data += file.read(archive_format.header_bytes(data) - len(data))
         checksum, header = crc32(data), archive_format.decode_header(data)
         for block in _blocks(file):
             head = archive_format.decode_block_head(block)
@@ -77,7 +78,8 @@ def _archive_object(path: Path, shown: int) -> dict[str, Any]:
             blocks, messages = blocks + 1, messages + len(found)
     return {
         "kind": "archive object",
-        "format_version": archive_format.VERSION,
+        "format_version": header.version,
+        "source": None if header.source is None else str(header.source),
         "log_id": str(header.log_id),
         "epoch": header.epoch,
         "start_offset": header.start_offset,
@@ -207,7 +209,7 @@ def _entries(run: Iterator[Entry], shown: int) -> list[dict[str, Any]]:
 _CHECKED: Final = {
     "queue": ("queue identity", 1),
     "queue-owner": ("owner of a queue's batches", 1),
-    archive_format.CHECKPOINT: (archive_format.CHECKPOINT, archive_format.VERSION),
+    archive_format.CHECKPOINT: (archive_format.CHECKPOINT, archive_format.CHECKPOINT_VERSION),
 }
 """Kinds of documents with a checksum: what they are called, and their version."""
 

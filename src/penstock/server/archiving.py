@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from typing import TYPE_CHECKING
 
 from penstock.archive import Archiver, ArchiveSettings
@@ -26,7 +27,7 @@ def archiver_of(config: Config, metrics: Metrics) -> Archiver:
     return Archiver(
         objects,
         metadata,
-        owner=str(DataDirectory(config.data_dir).identity()),
+        directory=uuid.UUID(DataDirectory(config.data_dir).identity()),
         settings=archive_settings(config),
         root=config.archive.root,
         ttl_s=config.archive.lease,

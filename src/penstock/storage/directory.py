@@ -69,7 +69,10 @@ class DataDirectory:
             raise Damaged(f"{path} does not describe a data directory")
         if version > FORMAT_VERSION:
             raise UnsupportedVersion(f"{path} has version {version}, this is {FORMAT_VERSION}")
-        return identity
+        try:
+            return str(uuid.UUID(identity))
+        except ValueError:
+            raise Damaged(f"{path}: {identity!r} is not the id of a data directory") from None
 
     def partition(self, topic: Topic, number: int = 0) -> Partition:
         """Where a partition is, or would be."""
