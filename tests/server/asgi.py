@@ -39,8 +39,14 @@ async def call(
     *,
     stalls: bool = False,
 ) -> Answer | None:
-    """The answer; None where there was none. `stalls`: the body never ends."""
+    """The answer; None where there was none. `stalls`: the body never ends.
+
+    Chunks, unless the headers say otherwise.
+    """
     pieces = list(body)
+    headers = {} if headers is None else headers
+    if "content-length" not in headers:
+        headers = {"transfer-encoding": "chunked", **headers}
     sent: list[dict[str, Any]] = []
 
     async def receive() -> dict[str, Any]:
@@ -57,7 +63,7 @@ async def call(
     async def send(message: dict[str, Any]) -> None:
         sent.append(message)
 
-    pairs = [(n.encode("latin-1"), v.encode("latin-1")) for n, v in (headers or {}).items()]
+    pairs = [(n.encode("latin-1"), v.encode("latin-1")) for n, v in headers.items()]
     scope = {"type": "http", "method": method, "path": path, "headers": pairs}
     await app(scope, receive, send)
     if not sent:

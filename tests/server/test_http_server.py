@@ -14,7 +14,8 @@ from uvicorn.server import ServerState
 
 from penstock.server.child import Child
 from penstock.server.config import Config
-from penstock.server.http_server import HEAD_BYTES, bind, patient, reserve
+from penstock.server.http_protocol import HEAD_BYTES, http_protocol
+from penstock.server.http_server import bind, reserve
 from tests.server.running import PATIENCE_S
 
 HOST = "127.0.0.1"
@@ -67,7 +68,8 @@ def connected(test: Test, timeout_s: float = PATIENCE_S, *, stopping: bool = Fal
     """Runs a test with one connection."""
 
     async def run() -> None:
-        config = uvicorn.Config(answer, http=patient(timeout_s), ws="none", log_config=None)
+        made: Any = http_protocol(timeout_s, answers_half_closed=True)
+        config = uvicorn.Config(answer, http=made, ws="none", log_config=None)
         config.load()
         protocol: Any = config.http_protocol_class
         protocol.owner = uvicorn.Server(config)
@@ -97,7 +99,7 @@ PIECE = b"x" * 1000
     ids=["path", "value", "name", "many", "after the body"],
 )
 def test_head_is_bounded_however_it_grows(start: bytes, piece: bytes) -> None:
-    """400, and the connection ends; what is shorter is read on."""
+    """414 or 431, and the connection ends; what is shorter is read on."""
 
     async def test(protocol: Any, transport: Transport) -> None:
         protocol.data_received(start)
@@ -107,7 +109,7 @@ def test_head_is_bounded_however_it_grows(start: bytes, piece: bytes) -> None:
         for _ in range(HEAD_BYTES // 1000):
             if not transport.is_closing():
                 protocol.data_received(piece)
-        assert transport.written.startswith(b"HTTP/1.1 400 ")
+        assert transport.written.startswith((b"HTTP/1.1 414 ", b"HTTP/1.1 431 "))
         assert transport.is_closing()
 
     connected(test)
@@ -118,7 +120,7 @@ def test_many_headers_at_once_are_bounded() -> None:
 
     async def test(protocol: Any, transport: Transport) -> None:
         protocol.data_received(HEAD + (b"name: " + PIECE + b"\r\n") * 80 + b"\r\n")
-        assert transport.written.startswith(b"HTTP/1.1 400 ")
+        assert transport.written.startswith(b"HTTP/1.1 431 ")
 
     connected(test)
 

@@ -55,15 +55,20 @@ class Body:
         timeout_s: float,
         grow: Callable[[int], None] | None = None,
     ) -> bytes:
-        """All of it in time; Refusal where it is too much or too slow."""
+        """All of it in time; Refusal where it is too much, too slow, or not what was announced."""
         length = headers.get("content-length", "")
         if length.isdigit() and int(length) > most:
             raise Refusal(Cause.TOO_LARGE, f"a body of {length} bytes; the most is {most}")
         try:
             async with asyncio.timeout(timeout_s):
-                return await self.whole(most, grow)
+                body = await self.whole(most, grow)
         except TimeoutError:
             raise Refusal(Cause.TOO_SLOW, "the body did not arrive in time") from None
+        # Whoever acknowledges it relies on this: no part of it, and no default in its place.
+        if length.isdigit() and int(length) != len(body):
+            text = f"{len(body)} of {length} bytes were read"
+            raise Refusal(Cause.UNAVAILABLE, text, retry_after_s=1.0)
+        return body
 
     async def throw_away(self, most: int, timeout_s: float) -> None:
         """So that the client sees the answer and not a reset; a longer or slower rest is cut."""

@@ -13,6 +13,7 @@ from penstock.otel.signals import Signal
 from penstock.server.auth import namespace_of
 from penstock.server.bodies import Body, ClientGone
 from penstock.server.compression import decompress
+from penstock.server.heads import announces_body, headers_of, kind_in
 from penstock.server.refusals import Cause, Refusal, as_json, refusal_for
 
 if TYPE_CHECKING:
@@ -49,14 +50,9 @@ class OtlpHttp:
         """ASGI."""
         if scope["type"] != "http":
             return
-        headers = {
-            name.decode("latin-1").lower(): value.decode("latin-1")
-            for name, value in scope["headers"]
-        }
-        kind = kind_of(headers.get("content-type", ""))
-        body = Body(receive)
+        kind, body = kind_in(scope), Body(receive)
         try:
-            answer = await self._answer(scope, body, headers, kind)
+            answer = await self._answer(scope, body, headers_of(scope), kind)
         except ClientGone:
             return
         except Exception as error:  # noqa: BLE001 - whatever it was, the client must hear of it
@@ -65,6 +61,7 @@ class OtlpHttp:
                 await body.throw_away(self._limits.request, self._limits.timeout)
             await refuse(send, refusal, kind, close=not body.ended)
         else:
+            # Everything that was announced has come, and is durable or was refused by name.
             await _send(send, 200, kind, answer)
 
     async def _answer(self, scope: Scope, body: Body, headers: dict[str, str], kind: str) -> bytes:
@@ -76,6 +73,8 @@ class OtlpHttp:
         namespace = self._gate.admit(headers.get("authorization"), namespace_of(headers))
         if kind not in (PROTOBUF, JSON):
             raise Refusal(Cause.UNSUPPORTED, f"{kind!r} is neither {PROTOBUF} nor {JSON}")
+        if not announces_body(headers):
+            raise Refusal(Cause.NO_LENGTH, "neither Content-Length nor chunks: where does it end?")
         limits = self._limits
         with self._admission.hold() as grow:
             data = await body.within(headers, limits.request, limits.timeout, grow)
@@ -98,11 +97,6 @@ class OtlpHttp:
             return request_from_json(signal, data, max_parts=self._limits.parts)
         except InvalidArgument as error:
             raise Refusal(Cause.INVALID, str(error)) from None
-
-
-def kind_of(content_type: str) -> str:
-    """Without its parameters."""
-    return content_type.partition(";")[0].strip().lower()
 
 
 async def _aside(work: Callable[..., bytes], *arguments: Any) -> bytes:

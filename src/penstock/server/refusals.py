@@ -41,6 +41,8 @@ class Cause(enum.Enum):
     NOT_FOUND = (12, 404)
     WRONG_METHOD = (12, 405)
     TOO_SLOW = (4, 408)
+    NO_LENGTH = (3, 411)
+    """A body may come, and nobody could tell whether all of it came."""
     UNSUPPORTED = (12, 415)
     OVER_LIMIT = (3, 422)
     """Well formed, and more than it may ask for."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from penstock.server.auth import namespace_of
 from penstock.server.bodies import Body, ClientGone
+from penstock.server.heads import Headers, announces_body, headers_of
 from penstock.server.refusals import Cause, Refusal, as_json, refusal_for
 
 if TYPE_CHECKING:
@@ -89,12 +90,10 @@ class Router:
         """ASGI."""
         if scope["type"] != "http":
             return
-        headers = {
-            name.decode("latin-1").lower(): value.decode("latin-1")
-            for name, value in scope["headers"]
-        }
+        headers: Headers = {}
         body = Body(receive)
         try:
+            headers = headers_of(scope)
             response = await self._respond(scope, headers, body)
         except ClientGone:
             return
@@ -155,7 +154,7 @@ class Router:
         self, refusal: Refusal, path: str, headers: dict[str, str], body: Body
     ) -> Response:
         extra = []
-        if _has_body(headers) and not body.ended:
+        if announces_body(headers) and not body.ended:
             if refusal.cause is not Cause.TOO_SLOW:
                 await body.throw_away(self._limits.request, self._limits.timeout)
             if not body.ended:
@@ -169,10 +168,6 @@ class Router:
             extra.append(("allow", ", ".join(wanted)))
         document = json.dumps(as_json(refusal.status())).encode()
         return Response(refusal.cause.http_status, document, headers=tuple(extra))
-
-
-def _has_body(headers: dict[str, str]) -> bool:
-    return headers.get("content-length", "0") != "0" or "transfer-encoding" in headers
 
 
 def _head(response: Response) -> list[tuple[bytes, bytes]]:

@@ -142,7 +142,9 @@ class Supervisor:
             self._flight = FlightChild(self._config, ports["flight"])
         guards = [asyncio.create_task(self._guard(child)) for child in self._all()]
         queries = Queries(self._config)
-        web = http_server(web_application(self._config, self._children, queries), self._config)
+        application = web_application(self._config, self._children, queries)
+        # A question is given up when its client goes, which looks like one that closes its side.
+        web = http_server(application, self._config, answers_half_closed=False)
         serving = asyncio.create_task(web.serve(sockets=[self._sockets["web"]]))
         serving.add_done_callback(lambda _: self._stopping.set())
         ready = asyncio.create_task(self._say_ready(ports))

@@ -49,7 +49,7 @@ class Worker:
         self._admission = Admission(config.limits, disk)
         self._gate = Gate(config.auth.tokens_file)
         ways = (self._keeping.way_in, self._gate, self._admission, config.limits)
-        self._http = http_server(OtlpHttp(*ways), config)
+        self._http = http_server(OtlpHttp(*ways), config, answers_half_closed=True)
         self._otlp_grpc = OtlpGrpc(*ways)
         self._grpc: grpc.aio.Server | None = None
         self._tasks: list[asyncio.Task[None]] = []
