@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import http.client
 import json
 import socket
@@ -73,9 +72,9 @@ def converse(connection: socket.socket, case: Case) -> tuple[tuple[int, ...], bo
     if case.end == HALF_CLOSED:
         connection.shutdown(socket.SHUT_WR)
     has_body = not text.startswith(b"HEAD")
+    answers: list[int] = []
     with connection.makefile("rb") as file:
-        answers = []
-        with contextlib.suppress(OSError):
+        try:
             while len(answers) < len(case.answers):
                 if not (status := next_status(file, has_body=has_body)):
                     break
@@ -84,6 +83,10 @@ def converse(connection: socket.socket, case: Case) -> tuple[tuple[int, ...], bo
                 connection.sendall(PROBE)
             while status := next_status(file):
                 answers.append(status)
+        except TimeoutError:
+            answers.append(0)
+        except ConnectionError:
+            pass  # it was closed while the next request was under way
     is_kept = answers[-1:] == [404]
     return tuple(answers[:-1] if is_kept else answers), is_kept
 
