@@ -1,0 +1,1 @@
+"""What users do at the edges, through commands, ports and files."""

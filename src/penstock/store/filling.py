@@ -41,6 +41,8 @@ _LOG = logging.getLogger(__name__)
 GATHER_S: Final = 0.1
 GATHER_BYTES: Final = 1024 * 1024
 """New messages wait to be decoded together, until it is so much or so long."""
+TURN_BYTES: Final = 4 * GATHER_BYTES
+"""Read and sealed in a turn; then other stores have theirs. Enough that turns cost nothing."""
 RETRY_S: Final = 1.0
 ASIDE_SUFFIX: Final = ".msg"
 
@@ -89,6 +91,7 @@ class Filling:
         self._seal_failures = 0
         self._opened_at = 0.0
         self._unread_bytes = 0
+        self._turn_bytes = 0
         self._wanted_through = 0
         self._pressed = False  # seal at the next chance
         self._resting = False  # a seal failed; its next try is not due yet
@@ -146,9 +149,12 @@ class Filling:
         self._wake()
 
     def _fill(self) -> None:
-        """Fills and seals until the log has no more, or a seal has to be tried again later."""
-        self._unread_bytes = 0
+        """A turn: until the log has no more, a seal has to be tried again, or it was enough."""
+        self._unread_bytes = self._turn_bytes = 0
         while not self._seal_due or self._seal():
+            if self._turn_bytes >= TURN_BYTES:
+                self._job.ask()
+                break
             decoded = self._waiting or self._next()
             if decoded is None:
                 if self._is_time():
@@ -175,7 +181,16 @@ class Filling:
             ingested_at_ns=self._clock.wall_ns(),
         )
         self._memory.hold(self, self.open.nbytes)
-        self._seal_due = self._pressed or self.open.is_full()
+        # However much of the log is still unread: age and wishes do not wait for its end.
+        self._seal_due = (
+            self._pressed
+            or self.open.is_full()
+            or self._age_left() <= 0
+            or self.sealed_through < self._wanted_through <= self.open.end_offset
+        )
+
+    def _age_left(self) -> float:
+        return self._opened_at + self._settings.segment.max_open_s - self._clock.monotonic()
 
     def _is_time(self) -> bool:
         """At the end of the log: whether what is open is to be sealed now."""
@@ -183,7 +198,7 @@ class Filling:
             self._pressed = False
             self._sealed_up_to(self._reader.position)
             return False
-        left = self._opened_at + self._settings.segment.max_open_s - self._clock.monotonic()
+        left = self._age_left()
         # What is wanted but not read yet is sealed together with this, in the next run.
         flushed = self.sealed_through < self._wanted_through <= self._reader.position
         wanted = self._pressed or flushed
@@ -224,7 +239,9 @@ class Filling:
             if not joined.messages:
                 joined = Batch(batch.first_offset, [])
             joined.messages.extend(batch.messages)
-            size += sum(map(len, batch.messages))
+            read = sum(map(len, batch.messages))
+            size += read
+            self._turn_bytes += read
             if size >= GATHER_BYTES:
                 yield joined
                 joined, size = Batch(0, []), 0
@@ -270,6 +287,7 @@ class Filling:
         del sealed  # not under the lock: it takes a while
         self._metrics.count(names.STORE_SEALED_SEGMENTS)
         self._metrics.count(names.STORE_SEALED_BYTES, info.size)
+        self._turn_bytes += info.size
         self._metrics.seals.observe(self._clock.monotonic() - started)
         self._memory.hold(self, 0)
         self._seal_due, self._pressed, self._seal_failures = False, False, 0

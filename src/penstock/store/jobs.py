@@ -15,21 +15,30 @@ if TYPE_CHECKING:
 
 WORKERS: Final = 4
 """Sealing waits for the disk and Arrow releases the interpreter's lock: more than cores overlap."""
+UPKEEP_THREADS: Final = 2
 
 _workers = CommitPool(WORKERS, name="penstock-store")
+_upkeep = CommitPool(UPKEEP_THREADS, name="penstock-upkeep")
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_workers.forget_threads)
+    os.register_at_fork(after_in_child=_upkeep.forget_threads)
 
 
 def shared_workers() -> CommitPool:
-    """The threads that fill, seal and clean up for every store of this process."""
+    """The threads that fill and seal for every store of this process, in turns."""
     return _workers
+
+
+def shared_upkeep() -> CommitPool:
+    """Those that clean up and wake: room on disk must not wait for a backlog to be sealed."""
+    return _upkeep
 
 
 class Job:
     """Runs a function in the background whenever asked, one run at a time.
 
-    Asked during a run, it runs once more: nothing that was there when it was asked is missed.
+    Asked during a run, it runs once more: nothing that was there when it was asked is missed. That
+    run goes to the end of the pool's queue: who always has more to do keeps nobody from his turn.
     """
 
     def __init__(self, pool: Pool, run: Callable[[], None]) -> None:
@@ -73,11 +82,16 @@ class Job:
         self.ask()
 
     def _work(self) -> None:
-        while True:
-            with self._lock:
-                if not self._asked or self._stopped:
-                    self._asked = self._running = False
-                    self._idle.set()
-                    return
-                self._asked = False
+        with self._lock:
+            is_over = self._stopped
+            self._asked = False
+        if not is_over:
             self._run()
+        with self._lock:
+            if self._asked and not self._stopped:
+                again = True
+            else:
+                again = self._asked = self._running = False
+                self._idle.set()
+        if again:
+            self._pool.submit(self._work)
