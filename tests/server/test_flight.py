@@ -62,10 +62,11 @@ def subscribed(server: Server, namespace: str, name: str = "remote") -> RemoteSu
 
 
 def progress(server: Server, namespace: str) -> list[Any]:
-    """Of the subscribers of a namespace."""
+    """Of the remote subscribers of a namespace; every store has a lake besides."""
     heads = {"x_penstock_namespace": namespace}
     found: list[Any] = server.get("/api/v1/subscribers", **heads).json["subscribers"]
-    return found
+    assert [each["subscriber"] for each in found].count("lake") == 1
+    return [each for each in found if each["subscriber"] != "lake"]
 
 
 # --- rows --------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ import pytest
 from penstock.model.errors import Damaged, SubscriberUnknown
 from penstock.store.outside import (
     FILE,
+    LAKE,
     Delivered,
     DeliveredFile,
     acknowledge,
@@ -61,7 +62,7 @@ def test_damaged_file_acknowledges_nothing(tmp_path: Path, damage: object) -> No
 
 def test_segments_that_it_has_are_removed(tmp_path: Path) -> None:
     """Those that it lacks stay, and so does its progress over a restart."""
-    with open_store(tmp_path) as store:
+    with open_store(tmp_path, registered=[LAKE]) as store:
         fill(store, [0, 1], [2], [3, 4])
         assert acknowledge(store, Delivered("lake", {TOPIC: 1})) == 3
         wait_until(lambda: seqs(store) == [2])
@@ -74,7 +75,7 @@ def test_segments_that_it_has_are_removed(tmp_path: Path) -> None:
 
 def test_others_keep_what_they_lack(tmp_path: Path) -> None:
     """It speaks for itself alone."""
-    with open_store(tmp_path) as store:
+    with open_store(tmp_path, registered=[LAKE]) as store:
         slow = store.subscribe("slow")
         fill(store, [0], [1])
         acknowledge(store, Delivered("lake", {TOPIC: 1}))
@@ -82,14 +83,39 @@ def test_others_keep_what_they_lack(tmp_path: Path) -> None:
         wait_until(lambda: seqs(store) == [])
 
 
-def test_everything_is_kept_for_it_before_its_first_word(tmp_path: Path) -> None:
-    """A store that it has not come to yet must not lose what others have."""
+def test_registered_at_the_opening_misses_no_segment(tmp_path: Path) -> None:
+    """What others had before it was known counts too, as far as it is still there."""
     with open_store(tmp_path) as store:
-        acknowledge(store, Delivered("lake", {"another": 7}))
-        other = store.subscribe("other")
-        fill(store, [0], [1])
-        assert drain(other) == [0, 1]
+        first = store.subscribe("first")
+        fill(store, [0])
+        store.register("second")  # who has nothing yet
+        assert drain(first) == [0]
+    with open_store(tmp_path, registered=[LAKE]) as store:
+        assert status(store, LAKE).lag_bundles == 1
+        fill(store, [1])
+        for name in ("first", "second"):
+            drain(store.subscribe(name))
         assert seqs(store) == [0, 1]
+        assert acknowledge(store, Delivered(LAKE, {TOPIC: 1})) == 2
+        wait_until(lambda: seqs(store) == [])
+
+
+def test_registered_again_it_goes_on_where_it_was(tmp_path: Path) -> None:
+    """The opening makes known who is not, and changes nobody else."""
+    with open_store(tmp_path, registered=[LAKE]) as store:
+        fill(store, [0], [1])
+        acknowledge(store, Delivered(LAKE, {TOPIC: 0}))
+    with open_store(tmp_path, registered=[LAKE]) as store:
+        assert [each.name for each in store.subscribers()] == [LAKE]
+        assert status(store, LAKE).segment_seq == 1
+
+
+def test_library_registers_nobody_by_itself(tmp_path: Path) -> None:
+    """Only a server knows that there is a lake; its word for a stranger changes nothing."""
+    with open_store(tmp_path) as store:
+        fill(store, [0])
+        assert acknowledge(store, Delivered(LAKE, {TOPIC: 0})) == 0
+        assert store.subscribers() == []
 
 
 def test_half_a_segment_that_was_acked_before_is_completed(tmp_path: Path) -> None:

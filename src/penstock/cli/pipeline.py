@@ -16,7 +16,7 @@ from penstock.cli.common import data_dir_option, existing_data_directory, json_o
 from penstock.cli.feeds import archive_feed, installed, queue_feed
 from penstock.cli.queue import manifest_option, prefix_option
 from penstock.cli.serve import config_option, read_config
-from penstock.model.errors import PenstockError
+from penstock.model.errors import InvalidSetting, PenstockError
 from penstock.pipeline.flush.ending import Ending
 from penstock.server.lakes import lake_settings
 from penstock.storage import DataDirectory
@@ -168,6 +168,8 @@ def flushing(
 ) -> Iterator[tuple[StreamingQuery, Reports]]:
     """The running stream, and what it says of each batch that it has finished."""
     data_dir = config.data_dir.absolute()
+    if not config.lake.enabled:
+        raise InvalidSetting("lake.enabled is false: this configuration has no lake to write to")
     if feed is None:
         existing_data_directory(data_dir)
     else:

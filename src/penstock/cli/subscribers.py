@@ -187,7 +187,8 @@ def add(
 def remove(topic: Topic, name: str, partition: int | None, data_dir: Path, as_json: bool) -> None:
     """Forget a subscriber for good; what was kept for it alone may go.
 
-    Needs the server stopped.
+    Needs the server stopped. Where it has a lake, its subscriber `lake` comes back with the next
+    start, from the oldest segment that is there; lake.enabled says that there is none.
 
     Example: penstock subscribers remove /default/traces exporter
     """

@@ -24,7 +24,7 @@ from penstock.queue.blocking import run_blocking
 from penstock.queue.settings import DATA_PATH_PREFIX, MANIFEST_PATH
 from penstock.storage.files import LocalFiles, write_atomically
 from penstock.storage.objects import open_objects
-from penstock.store.outside import Delivered, write_delivered
+from penstock.store.outside import LAKE, Delivered, write_delivered
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from penstock.pipeline.segments import Segment, Segments
 
 _LOG = logging.getLogger(__name__)
-SUBSCRIBER: Final = "lake"
 ASIDE: Final = "pipeline/aside"
 """Where segments are kept that could not be read whole."""
 
@@ -108,7 +107,7 @@ class DirectoryFeed:
                     through[segment.key] = segment.segment_seq
             else:
                 ended.add(segment.key)
-        write_delivered(self.data_dir, Delivered(SUBSCRIBER, through))
+        write_delivered(self.data_dir, Delivered(LAKE, through))
 
     @cached_property
     def _listing(self) -> DirectorySegments:

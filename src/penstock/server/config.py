@@ -195,6 +195,9 @@ class Archive:
 class Lake:
     """The tables that the pipeline writes."""
 
+    enabled: bool = _key(
+        True, TRUTH, "false: nothing is kept for a pipeline, and none may run on this configuration"
+    )
     warehouse: str | None = _key(
         None, optional(TEXT), "a folder, or an address like s3://…; without one DATA/lake"
     )

@@ -24,6 +24,7 @@ from penstock.server.auth import NAMESPACE_HEADER, Gate
 from penstock.server.lakes import lake_settings
 from penstock.server.refusals import Cause, Refusal
 from penstock.server.worker_flight import ACTIONS, number, question, text, told, told_batches, topic
+from penstock.store.outside import OWN_NAMES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -89,7 +90,7 @@ class FlightService(pf.FlightServerBase):  # type: ignore[misc]  # pyarrow has n
         """Rows of a table, or bundles for a subscriber."""
         asked, seen = question(ticket.ticket), context.get_middleware("door").namespaces
         if "subscribe" in asked:
-            self._check(asked, "subscribe", seen)
+            self._check_subscriber(asked, "subscribe", seen)
             return self._passed_on(asked, ticket)
         return self._rows(asked, seen)
 
@@ -99,7 +100,7 @@ class FlightService(pf.FlightServerBase):  # type: ignore[misc]  # pyarrow has n
         if action.type not in ACTIONS:
             raise pf.FlightServerError(f"there is no action {action.type[:80]!r}")
         asked = question(action.body.to_pybytes())
-        self._check(asked, "topic", context.get_middleware("door").namespaces)
+        self._check_subscriber(asked, "topic", context.get_middleware("door").namespaces)
         with self._worker(asked) as client:
             return iter([result.body.to_pybytes() for result in client.do_action(action)])
 
@@ -139,10 +140,14 @@ class FlightService(pf.FlightServerBase):  # type: ignore[misc]  # pyarrow has n
 
         return pf.GeneratorStream(schema, batches())
 
-    def _check(self, asked: dict[str, Any], key: str, seen: frozenset[str] | None) -> None:
+    def _check_subscriber(
+        self, asked: dict[str, Any], key: str, seen: frozenset[str] | None
+    ) -> None:
         namespace = topic(asked, key).namespace
         if seen is not None and namespace not in seen:
             raise pf.FlightUnauthorizedError(f"the namespace {namespace[:80]!r} may not be used")
+        if (name := text(asked, "subscriber")) in OWN_NAMES:
+            raise pf.FlightUnauthorizedError(f"the name {name} is the server's own")
 
     @contextlib.contextmanager
     def _worker(self, asked: dict[str, Any]) -> Iterator[pf.FlightClient]:

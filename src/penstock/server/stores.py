@@ -14,6 +14,7 @@ from penstock.otel.signals import Signal
 from penstock.server.refusals import Cause, Refusal, refusal_of
 from penstock.store import Store
 from penstock.store.budget import Budget, EvenShare, FairShare
+from penstock.store.outside import LAKE
 
 if TYPE_CHECKING:
     from penstock.archive import Archiver, Archiving
@@ -198,6 +199,7 @@ class Stores:
             decoder=self._decoders[signal],
             budget=self._budget(name),
             metrics=self._metrics,
+            registered=_own_subscribers(self._config),
             **archived,
         )
         for problem in store.problems:
@@ -214,6 +216,11 @@ class Stores:
         unit = self._settings.segment.target_bytes
         path = self._directory.root / "budget"
         return FairShare(path, cap, count, key=name, unit_bytes=unit)
+
+
+def _own_subscribers(config: Config) -> tuple[str, ...]:
+    """Who takes data from every store, and must miss no segment of it."""
+    return (LAKE,) if config.lake.enabled else ()
 
 
 _Key = tuple[Topic, int]

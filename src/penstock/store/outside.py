@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 
     from penstock.store.store import Store
 
+LAKE: Final = "lake"
+"""The subscriber that takes segments to the lake. A server knows it from a store's opening on."""
+OWN_NAMES: Final = frozenset({LAKE, "archive"})
+"""Nobody may answer in these names from the network: what they let go of is deleted."""
 FILE: Final = "pipeline/delivered.json"
 """In a data directory."""
 _KIND: Final = "delivered"
@@ -82,7 +86,11 @@ class DeliveredFile:
 
 
 def acknowledge(store: Store, delivered: Delivered) -> int:
-    """Tells the store, as if the subscriber had; says how many bundles that settled."""
-    store.register(delivered.subscriber, "earliest")
-    through = delivered.through.get(store.name)
-    return 0 if through is None else store.acknowledge_through(delivered.subscriber, through)
+    """Tells the store, as if the subscriber had; says how many bundles that settled.
+
+    One that the store does not know is not made known: it would be too late to keep anything for.
+    """
+    name, through = delivered.subscriber, delivered.through.get(store.name)
+    if through is None or not store.is_registered(name):
+        return 0
+    return store.acknowledge_through(name, through)

@@ -64,6 +64,11 @@ class Registration(abc.ABC):
         self._ask_for_maintenance()  # what it does not want may now be nobody's
         return True
 
+    def is_registered(self, name: str) -> bool:
+        """Whether everything is kept for it until it has answered."""
+        with self._journal.lock:
+            return self._journal.state.named(name) is not None
+
     def unregister(self, name: str) -> None:
         """Forgets the subscriber for good; what was kept for it alone may go."""
         with self._journal.lock:

@@ -35,9 +35,9 @@ from penstock.store.ack_log import AckLog
 from penstock.store.budget import Budget, EvenShare
 from penstock.store.decoding import Decoder, PlainDecoder
 from penstock.store.filling import Filling
-from penstock.store.format import Reason, Removed
+from penstock.store.format import Reason, Registered, Removed
 from penstock.store.hub import Hub
-from penstock.store.jobs import shared_workers
+from penstock.store.jobs import shared_upkeep, shared_workers
 from penstock.store.journal import Journal
 from penstock.store.maintenance import Maintenance
 from penstock.store.memory import MemoryBound, shared_memory_bound
@@ -80,6 +80,7 @@ class Store(Registration):
         clock: Clock,
         pool: Pool,
         workers: Pool,
+        upkeep: Pool,
         metrics: Metrics,
         memory: MemoryBound,
         decoder: Decoder,
@@ -89,6 +90,7 @@ class Store(Registration):
         lock: Lock,
         least_offset: int,
         keep_for: Sequence[str],
+        registered: Sequence[str],
     ) -> None:
         """Use `Store.open`."""
         self.name = name
@@ -129,10 +131,12 @@ class Store(Registration):
             metrics=metrics.for_log(f"{name}/ack.log"),
             on_poisoned=self._stop_without_answers,
         )
-        self._workers = workers
+        self._upkeep = upkeep
+        self._segments = SegmentFolder(files, folder / "segments")
         self._journal = Journal(state, acks, settings.ack_log_bytes)
         try:
-            self._begin(files, clock, workers, metrics, memory, decoder, slots, budget, jitter)
+            self._begin_journal(registered)
+            self._begin(clock, workers, metrics, memory, decoder, slots, budget, jitter)
         except BaseException:
             self.log.close()
             acks.close()
@@ -140,7 +144,6 @@ class Store(Registration):
 
     def _begin(
         self,
-        files: Files,
         clock: Clock,
         workers: Pool,
         metrics: Metrics,
@@ -150,8 +153,6 @@ class Store(Registration):
         budget: Budget | None,
         jitter: random.Random,
     ) -> None:
-        self._segments = SegmentFolder(files, self.folder / "segments")
-        self._begin_journal()
         self._metrics = metrics.for_store(self.name)
         self._hub = Hub(
             self._journal,
@@ -159,7 +160,7 @@ class Store(Registration):
             self.settings,
             clock=clock,
             random=jitter,
-            pool=workers,
+            pool=self._upkeep,
             check=self._check,
             on_settled=self._ask_for_maintenance,
         )
@@ -186,7 +187,7 @@ class Store(Registration):
             budget,
             settings=self.settings,
             clock=clock,
-            pool=workers,
+            pool=self._upkeep,
             metrics=self._metrics,
             damaged=self._hub.damaged,
             seal_soon=self._filling.seal_soon,
@@ -195,12 +196,18 @@ class Store(Registration):
         self._filling.start()
         self._maintenance.start()
 
-    def _begin_journal(self) -> None:
-        """A new ack.log with the recovered state; on a full disk what everybody has makes room."""
+    def _begin_journal(self, registered: Sequence[str]) -> None:
+        """A new ack.log with the recovered state; on a full disk what everybody has makes room.
+
+        Invariant: those of `registered` are durable in it before anything is delivered or removed.
+        """
+        state = self._journal.state
+        for name in registered:
+            if state.named(name) is None:
+                state.apply(Registered(state.next_subscriber, self._start_seq("earliest"), name))
         try:
             self._journal.compact().wait()
         except DiskFull:
-            state = self._journal.state
             for info in [info for info in state.segments.values() if state.is_complete(info)]:
                 state.apply(Removed(Reason.ACKED, info.segment_seq, info.end_offset))
                 self._segments.remove(info.segment_seq)
@@ -228,17 +235,20 @@ class Store(Registration):
         clock: Clock | None = None,
         pool: Pool | None = None,
         workers: Pool | None = None,
+        upkeep: Pool | None = None,
         metrics: Metrics | None = None,
         memory: MemoryBound | None = None,
         jitter: random.Random | None = None,
         least_offset: int = 0,
         keep_for: Sequence[str] = (),
+        registered: Sequence[str] = (),
     ) -> Store:
         """Opens or creates the store in `folder`, recovering what the last process left.
 
         LogLocked: another process has it open. What was damaged is in `problems`; everything
         readable is delivered all the same. No offset below `least_offset` is given out, and the log
-        forgets nothing before each party of `keep_for` lets it.
+        forgets nothing before each party of `keep_for` lets it. The subscribers of `registered` are
+        known from the first segment on: none goes that one of them has not had.
         """
         folder = Path(folder).absolute()
         files, settings = files or LocalFiles(), settings or StoreSettings()
@@ -256,6 +266,7 @@ class Store(Registration):
                 clock=clock or SystemClock(),
                 pool=pool or shared_pool(),
                 workers=workers or shared_workers(),
+                upkeep=upkeep or workers or shared_upkeep(),
                 metrics=metrics or shared_metrics(),
                 memory=memory or shared_memory_bound(),
                 decoder=decoder or PlainDecoder(),
@@ -265,6 +276,7 @@ class Store(Registration):
                 lock=lock,
                 least_offset=least_offset,
                 keep_for=keep_for,
+                registered=registered,
             )
         except BaseException:
             lock.release()
@@ -450,7 +462,7 @@ class Store(Registration):
         stopped = StoreStopped(f"the store stopped: {poisoned}")
         stopped.__cause__ = poisoned
         self._failure = self._failure or stopped
-        self._workers.submit(functools.partial(self._fail, stopped))
+        self._upkeep.submit(functools.partial(self._fail, stopped))
 
     def _sealed(self) -> None:
         self._hub.wake_all()

@@ -21,7 +21,7 @@ from penstock.otel import Signal
 from penstock.storage import DataDirectory
 from penstock.store import Store
 from penstock.store.memory import MemoryBound
-from penstock.store.outside import DeliveredFile, acknowledge
+from penstock.store.outside import LAKE, DeliveredFile, acknowledge
 from tests.pipeline.flush.helpers import logs
 from tests.pipeline.helpers import HOUR_NS, LOGS, MORNING_NS, TRACES, RequestDecoder, spans
 
@@ -53,7 +53,7 @@ def opened(data_dir: Path, topic: Topic) -> Iterator[Store]:
     parts: dict[str, Any] = {"metrics": Metrics(), "memory": MemoryBound(), "name": f"{topic}/0"}
     decoder = RequestDecoder(Signal(topic.name))
     settings = StoreSettings(segment=SegmentSettings(max_open_s=100_000.0))
-    with Store.open(folder, settings, decoder=decoder, **parts) as store:
+    with Store.open(folder, settings, decoder=decoder, registered=[LAKE], **parts) as store:
         yield store
 
 
