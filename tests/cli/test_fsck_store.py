@@ -354,7 +354,7 @@ def test_store_of_a_newer_version_is_neither_damaged_nor_touched(
     if part == "ack.log":
         monkeypatch.setattr(log_format, "VERSION", 2)
     else:
-        monkeypatch.setattr(segment_format, "VERSION", 2)
+        monkeypatch.setattr(segment_format, "PLAIN", 3)
         store.ack_log.unlink()
         store.checkpoint.unlink()
     before = {path: path.read_bytes() for path in store.data.rglob("*") if path.is_file()}

@@ -114,18 +114,22 @@ def test_a_bundle_over_the_limit_by_itself_does_not_fill_the_segment() -> None:
     assert segment.accepts(bundle(words(0, 100)))
 
 
-def test_columns_without_a_common_type_are_not_sealed_together() -> None:
-    """Not even through a third schema."""
-    segment = fill([{0: pa.record_batch({"a": [1], "b": [1]})}, {0: pa.record_batch({"b": [1]})}])
-    assert segment.accepts(Bundle({1: pa.record_batch({"a": ["text"]})}))
-    assert segment.accepts(Bundle({0: pa.record_batch({"a": pa.array([1], pa.int8())})}))
-    assert not segment.accepts(Bundle({0: pa.record_batch({"a": ["text"]})}))
+def test_columns_without_a_common_type_are_streams_of_their_own() -> None:
+    """However often the types alternate, there are as many streams as schemas."""
+    whole, half = pa.record_batch({"a": [1]}), pa.record_batch({"a": [0.5]})
+    segment = fill([{0: batch} for batch in (whole, half) * 50])
+    assert [stream.schema.field("a").type for stream in segment.streams] == [
+        pa.int64(),
+        pa.float64(),
+    ]
+    assert segment.accepts(Bundle({0: pa.record_batch({"a": ["text"]})}))
 
 
 def test_adding_what_is_not_accepted_changes_nothing() -> None:
     """It is an error of the caller."""
-    segment = fill([{0: pa.record_batch({"a": [1]})}])
-    bad = Bundle({0: pa.record_batch({"a": ["text"]}), 1: pa.record_batch({"a": [1]})})
+    settings = SegmentSettings(max_streams=64)
+    segment = fill([{0: pa.record_batch({"a": [1]})}], settings)
+    bad = Bundle({slot: pa.record_batch({"b": [1]}) for slot in range(64)})
     with pytest.raises(InvalidBundle, match="seal it first"):
         segment.add(bad, first_offset=0, messages=1, ingested_at_ns=0)
     assert (segment.bundles, len(segment.streams), segment.nbytes) == (1, 1, 8)

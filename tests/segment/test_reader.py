@@ -216,5 +216,9 @@ def _check(folder: Path, segment: OpenSegment, some: SegmentSettings) -> None:
         rows = [
             row for one in segment if slot in one.bundle for row in one.bundle[slot].to_pylist()
         ]
-        assert as_wide(reader.read_all(slot).to_pylist()) == as_wide(rows)
+        batches = list(reader.batches(slot))
+        assert as_wide([row for each in batches for row in each.to_pylist()]) == as_wide(rows)
+        assert all(batch.schema in reader.schemas(slot) for batch in batches)
+        if len(reader.schemas(slot)) == 1:
+            assert reader.read_all(slot).num_rows == len(rows)
     assert reader.verify() == []

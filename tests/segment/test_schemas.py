@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.segment.schemas import fingerprint, omitted_columns, representative
+from penstock.segment.schemas import families, fingerprint, omitted_columns, representative
 from tests.segment.arrow_samples import random_type
 
 PLAIN = pa.schema([("a", pa.int64()), ("b", pa.string())])
@@ -112,8 +112,22 @@ def test_metadata_come_from_the_first_schema_that_has_the_column() -> None:
 
 
 def test_schemas_without_a_common_type_have_no_representative() -> None:
-    """The segment is sealed before they meet."""
-    assert representative([PLAIN, pa.schema([("a", pa.string())])]) is None
+    """They are families of their own."""
+    other = pa.schema([("a", pa.string())])
+    assert representative([PLAIN, other]) is None
+    assert families([PLAIN, other, PLAIN, other]) == ([PLAIN, other], [0, 1, 0, 1])
+
+
+@settings(deadline=None)
+@given(st.integers(0, 2**32))
+def test_each_schema_fits_into_its_family(seed: int) -> None:
+    """And every family is needed: no two of them have a representative."""
+    random = Random(seed)
+    schemas = [pa.schema([("a", random_type(random, 1))]) for _ in range(6)]
+    found, members = families(schemas)
+    for schema, member in zip(schemas, members, strict=True):
+        assert representative([found[member], schema]) == found[member]
+    assert sorted(set(members)) == list(range(len(found)))
 
 
 @settings(deadline=None)

@@ -173,13 +173,15 @@ def test_a_segment_whose_removal_was_recorded_is_removed(tmp_path: Path) -> None
         assert drain(store.subscribe("s")) == []
 
 
-@pytest.mark.parametrize("module", [segment_format, log_format])
+@pytest.mark.parametrize(
+    ("module", "version"), [(segment_format, "PLAIN"), (log_format, "VERSION")]
+)
 def test_what_a_newer_penstock_wrote_is_left_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: ModuleType
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: ModuleType, version: str
 ) -> None:
     """It is not damaged: the store is not opened, and every byte stays."""
     with monkeypatch.context() as newer:
-        newer.setattr(module, "VERSION", 99)
+        newer.setattr(module, version, 99)
         with open_store(tmp_path) as store:
             fill(store, [0])
     if module is segment_format:  # or nobody would look at it
@@ -196,7 +198,7 @@ def test_a_bundle_that_only_a_newer_penstock_can_read_is_not_lost(
 ) -> None:
     """The subscriber hears of it, and gets it from that one."""
     with monkeypatch.context() as newer:
-        newer.setattr(segment_format, "VERSION", 99)
+        newer.setattr(segment_format, "PLAIN", 99)
         with open_store(tmp_path) as store:
             store.register("s")
             fill(store, [0])
@@ -205,7 +207,7 @@ def test_a_bundle_that_only_a_newer_penstock_can_read_is_not_lost(
             store.subscribe("s").next_bundle(0)
         assert counts(store, "s") == {}
     with monkeypatch.context() as newer:
-        newer.setattr(segment_format, "VERSION", 99)
+        newer.setattr(segment_format, "PLAIN", 99)
         with open_store(tmp_path) as store:
             assert drain(store.subscribe("s")) == [0]
 

@@ -16,7 +16,6 @@ from penstock.model import SystemClock
 from penstock.model.errors import Damaged, FormatError, PenstockError
 from penstock.model.slots import OTAP
 from penstock.segment import SegmentReader, read_info, segment_seq_of
-from penstock.segment import format as segment_format
 from penstock.storage import LocalFiles
 from penstock.storage.documents import decode_document
 from penstock.store.ack_log import CHECKPOINT_KIND, CHECKPOINT_VERSION
@@ -30,6 +29,8 @@ from penstock.store.verify import survey_store
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    import pyarrow as pa
 
     from penstock.segment import SegmentInfo
 
@@ -46,11 +47,13 @@ def describe_segment(path: Path, bundles: int) -> dict[str, Any]:
         return {**described, "damage": [{"position": 0, "reason": str(error)}]}
     return {
         **described,
-        "format_version": segment_format.VERSION,
+        "format_version": reader.version,
         "store_id": str(reader.store_id),
         **_of_info(reader.info),
         "streams": [_stream(reader, number) for number in range(len(reader.streams))],
-        "schemas": [_schema(reader, slot) for slot in reader.slots],
+        "schemas": [
+            _schema(slot, schema) for slot in reader.slots for schema in reader.schemas(slot)
+        ],
         "damage": [asdict(damage) for damage in reader.verify()],
         "manifest": [_bundle(reader, index) for index in range(min(bundles, len(reader)))],
     }
@@ -88,8 +91,8 @@ def _stream(reader: SegmentReader, number: int) -> dict[str, Any]:
     return described
 
 
-def _schema(reader: SegmentReader, slot: int) -> dict[str, Any]:
-    columns = [f"{field.name}: {field.type}" for field in reader.schema(slot)]
+def _schema(slot: int, schema: pa.Schema) -> dict[str, Any]:
+    columns = [f"{field.name}: {field.type}" for field in schema]
     return {"slot": OTAP.name(slot), "columns": columns}
 
 

@@ -25,7 +25,10 @@ from penstock.model.errors import Damaged, UnsupportedVersion
 
 MAGIC: Final = b"PNSTKSEG"
 END_MAGIC: Final = b"PNSTKEND"
-VERSION: Final = 1
+PLAIN: Final = 1
+"""The version of a segment each of whose slots has a representative schema."""
+MIXED: Final = 2
+"""Of one where a slot has none, since its streams have columns without a widest type."""
 HEADER_BYTES: Final = 64
 TRAILER_BYTES: Final = 128
 ALIGNMENT: Final = 64
@@ -44,6 +47,7 @@ class Header:
     store_id: uuid.UUID
     segment_seq: int
     sealed_at_ns: int
+    version: int = PLAIN
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +70,7 @@ class Trailer:
     first_ingested_at_ns: int
     last_ingested_at_ns: int
     sealed_at_ns: int
+    version: int = PLAIN
 
 
 def aligned(position: int, unit: int = ALIGNMENT) -> int:
@@ -79,7 +84,9 @@ def aligned(position: int, unit: int = ALIGNMENT) -> int:
 def encode_header(header: Header) -> bytes:
     """The first HEADER_BYTES of a segment."""
     store_id = header.store_id.bytes
-    packed = _HEADER.pack(MAGIC, VERSION, 0, 0, store_id, header.segment_seq, header.sealed_at_ns)
+    packed = _HEADER.pack(
+        MAGIC, header.version, 0, 0, store_id, header.segment_seq, header.sealed_at_ns
+    )
     return packed + _CRC.pack(crc32(packed))
 
 
@@ -92,12 +99,13 @@ def decode_header(data: bytes | memoryview) -> Header:
     if magic != MAGIC or crc32(data[: _HEADER.size]) != crc:
         raise Damaged("the segment's header is damaged")
     _check_version(version)
-    return Header(uuid.UUID(bytes=store_id), segment_seq, sealed_at_ns)
+    return Header(uuid.UUID(bytes=store_id), segment_seq, sealed_at_ns, version)
 
 
 def _check_version(version: int) -> None:
-    if version != VERSION:
-        raise UnsupportedVersion(f"segment version {version}, this Penstock reads {VERSION}")
+    if version not in (PLAIN, MIXED):
+        text = f"segment version {version}, this Penstock reads {PLAIN} and {MIXED}"
+        raise UnsupportedVersion(text)
 
 
 # --- trailer -----------------------------------------------------------------------------------
@@ -122,7 +130,7 @@ def encode_trailer(trailer: Trailer) -> bytes:
         trailer.first_ingested_at_ns,
         trailer.last_ingested_at_ns,
         trailer.sealed_at_ns,
-        VERSION,
+        trailer.version,
         0,
     )
     return packed + _CRC.pack(crc32(packed)) + END_MAGIC
@@ -135,8 +143,8 @@ def decode_trailer(data: bytes | memoryview, size: int) -> Trailer:
     (crc,) = _CRC.unpack_from(data, _TRAILER.size)
     if crc32(data[: _TRAILER.size]) != crc:
         raise Damaged("the segment's trailer is damaged")
-    *fields, version, _ = _TRAILER.unpack_from(data)
-    _check_version(version)
+    *fields, _ = _TRAILER.unpack_from(data)
+    _check_version(fields[-1])
     fields[_STORE_ID_FIELD] = uuid.UUID(bytes=fields[_STORE_ID_FIELD])
     trailer = Trailer(*fields)
     if trailer.footer_position + trailer.footer_length + TRAILER_BYTES != size:

@@ -10,7 +10,7 @@ from penstock.model.bundle import Bundle
 from penstock.model.errors import InvalidBundle
 from penstock.segment.dictionaries import can_share
 from penstock.segment.gauge import StreamGauge
-from penstock.segment.schemas import fingerprint, representative
+from penstock.segment.schemas import fingerprint
 from penstock.segment.stored import StoredBundle
 from penstock.segment.tables import ManifestEntry, Ref
 
@@ -53,7 +53,6 @@ class OpenSegment:
         self._slot_table = slots
         self._streams: list[OpenStream] = []
         self._shared: dict[tuple[int, bytes], int] = {}
-        self._schemas: dict[int, pa.Schema] = {}
         self._stored: list[StoredBundle] = []
         self._manifest: list[ManifestEntry] = []
         self._latest: tuple[Bundle, list[_Keyed]] | None = None
@@ -66,8 +65,7 @@ class OpenSegment:
     def accepts(self, bundle: Bundle) -> bool:
         """Whether the bundle can be sealed together with what is there; always, when empty.
 
-        Not with too many streams, nor where a dictionary would outgrow its limit, nor where a
-        column has no type in common with the same column of an earlier bundle.
+        Not with too many streams, nor where a dictionary would outgrow its limit.
         """
         if not self._stored or self._accepts(bundle):
             self._accepted = bundle
@@ -76,12 +74,10 @@ class OpenSegment:
 
     def _accepts(self, bundle: Bundle) -> bool:
         new_streams = 0
-        for slot, batch, key in self._keyed(bundle):
+        for _, batch, key in self._keyed(bundle):
             number = self._shared.get(key)
             if number is None:
                 new_streams += 1
-                if self._union(slot, batch.schema) is None:
-                    return False
             else:
                 stream = self._streams[number]
                 if not stream.gauge.fits(stream.ordered(batch)):
@@ -97,10 +93,6 @@ class OpenSegment:
             ]
             self._latest = bundle, keyed
         return self._latest[1]
-
-    def _union(self, slot: int, schema: pa.Schema) -> pa.Schema | None:
-        known = self._schemas.get(slot)
-        return schema if known is None else representative([known, schema])
 
     def add(self, bundle: Bundle, *, first_offset: int, messages: int, ingested_at_ns: int) -> None:
         """Takes the bundle. InvalidBundle, and nothing changes, where `accepts` would not."""
@@ -130,9 +122,6 @@ class OpenSegment:
 
     def _new_stream(self, key: tuple[int, bytes], schema: pa.Schema) -> int:
         slot, digest = key
-        union = self._union(slot, schema)
-        assert union is not None, "accepts has seen to it"
-        self._schemas[slot] = union
         number = len(self._streams)
         gauge = StreamGauge(schema, self._settings.dictionary_values)
         self._streams.append(OpenStream(slot, digest, schema, gauge))

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from penstock.model.bundle import Bundle
-from penstock.model.errors import Damaged
+from penstock.model.errors import Damaged, InvalidArgument
 from penstock.segment.conform import conform
 from penstock.segment.inventory import info_of
+from penstock.segment.schemas import families
 from penstock.segment.stored import StoredBundle
 from penstock.segment.stream_reader import StreamReader
 from penstock.segment.tables import ManifestEntry, Ref, decode_segment
@@ -35,15 +36,16 @@ class SegmentReader:
         self._data = data
         self._trailer = trailer
         self._footer = footer
-        self._schemas: dict[int, pa.Schema] = {}
+        self._families: dict[int, tuple[list[pa.Schema], dict[int, int]]] = {}
         self._messages = footer.schemas()
         self.name: Final = name
         """What the file was called when it was opened."""
+        self.version: Final = trailer.version
         self.store_id: Final = header.store_id
         self.info: Final = info_of(trailer, len(data))
         self.streams: Final = tuple(footer.streams())
         """The stream directory."""
-        self.slots: Final = tuple(sorted(self._messages))
+        self.slots: Final = tuple(sorted({entry.slot for entry in self.streams}))
         """Every slot that a bundle of the segment has."""
         self._readers = [StreamReader(data, footer, entry) for entry in self.streams]
 
@@ -84,26 +86,48 @@ class SegmentReader:
 
     # --- slots ---------------------------------------------------------------------------------
 
+    def schemas(self, slot: int) -> list[pa.Schema]:
+        """The slot's representative schemas: every column of its batches, as wide as the widest.
+
+        More than one only where a column has types without a widest one, as int64 and double.
+        """
+        return self._of(slot)[0]
+
     def schema(self, slot: int) -> pa.Schema:
-        """The slot's representative schema: every column of its batches, as wide as the widest."""
-        if slot not in self._schemas:
-            try:
-                self._schemas[slot] = pa.ipc.read_schema(pa.py_buffer(self._messages[slot]))
-            except KeyError:
-                raise KeyError(f"{self.name} has no slot {slot}") from None
-        return self._schemas[slot]
+        """The one that there mostly is; InvalidArgument where there are several."""
+        schemas = self.schemas(slot)
+        if len(schemas) > 1:
+            raise InvalidArgument(
+                f"{self.name}: columns of slot {slot} have types without a widest one; "
+                f"its batches have {len(schemas)} schemas"
+            )
+        return schemas[0]
 
     def batches(self, slot: int) -> Iterator[pa.RecordBatch]:
-        """The slot's batches in the order of bundles, each with the representative schema."""
-        schema = self.schema(slot)
+        """The slot's batches in the order of bundles, each with a representative schema."""
+        schemas, family_of = self._of(slot)
         for index in range(len(self)):
             for ref in self._footer.manifest(index).refs:
                 if ref.slot == slot:
-                    yield conform(self._batch(ref), schema)
+                    yield conform(self._batch(ref), schemas[family_of[ref.stream]])
 
     def read_all(self, slot: int) -> pa.Table:
-        """All rows of the slot."""
+        """All rows of the slot; InvalidArgument where they have no schema in common."""
         return pa.Table.from_batches(self.batches(slot), self.schema(slot))
+
+    def _of(self, slot: int) -> tuple[list[pa.Schema], dict[int, int]]:
+        """The representative schemas, and which of them each stream has."""
+        if slot not in self._families:
+            streams = [entry.id for entry in self.streams if entry.slot == slot]
+            if not streams:
+                raise KeyError(f"{self.name} has no slot {slot}")
+            if slot in self._messages:
+                schema = pa.ipc.read_schema(pa.py_buffer(self._messages[slot]))
+                self._families[slot] = [schema], dict.fromkeys(streams, 0)
+            else:
+                found, members = families(self._readers[each].schema() for each in streams)
+                self._families[slot] = found, dict(zip(streams, members, strict=True))
+        return self._families[slot]
 
     # --- damage --------------------------------------------------------------------------------
 

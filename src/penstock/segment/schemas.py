@@ -75,6 +75,27 @@ def representative(schemas: Iterable[pa.Schema]) -> pa.Schema | None:
     return union
 
 
+def families(schemas: Iterable[pa.Schema]) -> tuple[list[pa.Schema], list[int]]:
+    """Representative schemas, as few as there can be in this order, and which one each fits into.
+
+    One is enough unless a column has types without a widest one. A schema joins the first family
+    that it fits into, so that the same schemas in the same order make the same families.
+    """
+    found: list[pa.Schema] = []
+    members: list[int] = []
+    for schema in schemas:
+        for number, family in enumerate(found):
+            union = representative([family, schema])
+            if union is not None:
+                found[number] = union
+                members.append(number)
+                break
+        else:
+            members.append(len(found))
+            found.append(schema)
+    return found, members
+
+
 def omitted_columns(schema: pa.Schema, of: pa.Schema) -> tuple[int, ...]:
     """Which columns of the representative schema `of` this one lacks, by number."""
     names = set(schema.names)

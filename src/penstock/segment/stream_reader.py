@@ -32,7 +32,7 @@ class StreamReader:
         """The chunk, as memory of the file where it is not compressed."""
         if not 0 <= chunk < self.entry.chunks:
             raise Damaged(f"stream {self.entry.id} has no chunk {chunk}")
-        schema = self._schema or self._open()
+        schema = self.schema()
         start, end = self._verified_part(chunk + 1)
         try:
             if self._arrow is None:
@@ -42,6 +42,10 @@ class StreamReader:
         except (pa.ArrowInvalid, OSError) as error:
             reason = f"chunk {chunk} of stream {self.entry.id} cannot be decoded: {error}"
             raise Damaged(reason) from error
+
+    def schema(self) -> pa.Schema:
+        """Of all its chunks."""
+        return self._schema or self._open()
 
     def _open(self) -> pa.Schema:
         """The schema. Only where there are dictionaries is Arrow's own reader needed for more."""

@@ -51,7 +51,7 @@ def write_segment(
     _remove(files, scratch)  # one that a crash left is read-only
     standing = scratch
     try:
-        header = fmt.Header(store_id, segment_seq, sealed_at_ns)
+        header = fmt.Header(store_id, segment_seq, sealed_at_ns, _version(open_segment))
         trailer, size = _write_file(files, scratch, header, open_segment, settings, slots)
         files.protect(scratch)
         files.rename(scratch, path)
@@ -62,6 +62,15 @@ def write_segment(
             _remove(files, standing)
         raise
     return info_of(trailer, size)
+
+
+def _version(open_segment: OpenSegment) -> int:
+    """Who knows only slots with a representative schema must not open one where a slot has none."""
+    of_slot: dict[int, list[pa.Schema]] = {}
+    for stream in open_segment.streams:
+        of_slot.setdefault(stream.slot, []).append(stream.schema)
+    mixed = any(representative(schemas) is None for schemas in of_slot.values())
+    return fmt.MIXED if mixed else fmt.PLAIN
 
 
 def _remove(files: Files, path: Path) -> None:
@@ -146,6 +155,7 @@ def _put_end(
         first_ingested_at_ns=min((entry.ingested_at_ns for entry in manifest), default=0),
         last_ingested_at_ns=max((entry.ingested_at_ns for entry in manifest), default=0),
         sealed_at_ns=header.sealed_at_ns,
+        version=header.version,
     )
     sink.put(footer)
     sink.put(fmt.encode_trailer(trailer))
@@ -153,11 +163,12 @@ def _put_end(
 
 
 def _representatives(written: list[_Written]) -> dict[int, pa.Schema]:
-    """The representative schema of each slot."""
+    """The representative schema of each slot that has one."""
     of_slot: dict[int, list[pa.Schema]] = {}
     for stream in written:
         of_slot.setdefault(stream.stream.slot, []).append(stream.schema)
-    return {slot: representative(schemas) for slot, schemas in of_slot.items()}
+    unions = {slot: representative(schemas) for slot, schemas in of_slot.items()}
+    return {slot: union for slot, union in unions.items() if union is not None}
 
 
 def _directory(
@@ -166,7 +177,8 @@ def _directory(
     entries: list[tables.StreamEntry] = []
     first_part = 0
     for one in written:
-        entries.append(_entry(len(entries), one, first_part, schemas[one.stream.slot], slots))
+        union = schemas.get(one.stream.slot, one.schema)
+        entries.append(_entry(len(entries), one, first_part, union, slots))
         first_part += len(one.parts)
     return entries
 
