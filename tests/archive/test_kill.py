@@ -16,9 +16,9 @@ from penstock.storage import DataDirectory
 from penstock.storage.metadata import open_metadata
 from penstock.storage.objects import open_objects
 from tests.archive.worlds import SMALL_FILES, TOPIC, message, messages
+from tests.patience import PATIENCE_S
 from tests.servers.etcd import EtcdServer
 from tests.servers.loops import in_loop
-from tests.servers.ports import PATIENCE_S
 from tests.servers.seaweed import S3Server
 
 if TYPE_CHECKING:

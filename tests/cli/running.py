@@ -17,6 +17,7 @@ from penstock.cli import main
 from penstock.model import Topic
 from penstock.storage import DataDirectory
 from tests.log.small_logs import write_log
+from tests.patience import PATIENCE_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
 SCRIPT = Path(sys.executable).parent / "penstock"
 ROOT = Path(__file__).parents[2]
 TRACES = Topic("default", "traces")
-PATIENCE_S = 60
-"""How long a test waits for another process, before it calls it a hang."""
 
 _WRITER = """
 import sys

@@ -16,6 +16,7 @@ from penstock.pipeline import spark_session, stop_session
 from penstock.pipeline.flush import batch
 from penstock.pipeline.flush.stream import only_pipeline
 from tests.cli.running import Answer, finish, run, start
+from tests.patience import until
 from tests.pipeline.conftest import FOR_FEW_ROWS, QUICK_JAVA
 from tests.pipeline.flush.helpers import names_in
 from tests.pipeline.helpers import Data, named, spans
@@ -112,7 +113,13 @@ def test_sigterm_ends_it_after_the_batch_under_way(
     """That batch is in the lake, and shown; the next one is left to the next run."""
     monkeypatch.setenv("PENSTOCK_PIPELINE_BATCH_SIZE", "1B")
     data.seal([spans(1)], [spans(2)])
-    when_committing(monkeypatch, lambda: os.kill(os.getpid(), signal.SIGTERM))
+    before = signal.getsignal(signal.SIGTERM)
+
+    def ask() -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        until(lambda: signal.getsignal(signal.SIGTERM) is before, "the handler")
+
+    when_committing(monkeypatch, ask)
     answer = flush(data)
     assert (answer.code, answer.err) == (0, "")
     assert [line.partition(":")[0] for line in answer.out.splitlines()] == ["batch 0"]
@@ -121,10 +128,10 @@ def test_sigterm_ends_it_after_the_batch_under_way(
 
 def test_second_signal_is_obeyed_at_once() -> None:
     """By whoever was there before; the first one only asks."""
-    with pipeline._signals() as end:
-        assert not end.is_asked
+    with pipeline._signals() as ending:
+        assert not ending.is_asked
         os.kill(os.getpid(), signal.SIGINT)
-        assert end.is_asked
+        assert ending.is_asked
         with pytest.raises(KeyboardInterrupt):
             os.kill(os.getpid(), signal.SIGINT)
 

@@ -23,9 +23,10 @@ from penstock.model.errors import (
     OffsetUnavailable,
 )
 from tests.log.helpers import SMALL, contents_of, messages, reopen
+from tests.patience import PATIENCE_S
 from tests.simulation.manual_pool import ManualClock, ManualPool
 
-WAIT_S = 30.0
+WAIT_S = PATIENCE_S
 
 
 def test_offsets_begin_at_zero_and_are_contiguous(tmp_path: Path) -> None:

@@ -19,9 +19,10 @@ from penstock.log.pool import CommitPool
 from penstock.log.retention import removable
 from penstock.model import LogSettings
 from penstock.model.errors import Damaged, DiskFull, UnsupportedVersion
+from tests.patience import PATIENCE_S
 
 FOLDER = Path("folder")
-WAIT_S = 30.0
+WAIT_S = PATIENCE_S
 
 
 def log_file(first: int, end: int, size: int = 100, sealed_at_s: float = 0) -> LogFile:

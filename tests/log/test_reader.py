@@ -13,9 +13,10 @@ from penstock.log import format as fmt
 from penstock.model import LogSettings
 from penstock.model.errors import LogPoisoned, OffsetUnavailable
 from tests.log.helpers import SMALL, contents_of, messages, write_log
+from tests.patience import PATIENCE_S
 from tests.simulation.manual_pool import ManualClock, ManualPool
 
-WAIT_S = 60.0
+WAIT_S = PATIENCE_S
 COUNT = 4000
 
 

@@ -12,6 +12,7 @@ import pytest
 from penstock.log import Log
 from penstock.metrics import Metrics
 from penstock.model.settings import Durability
+from tests.patience import PATIENCE_S
 from tests.simulation.crash_writer import digest_of, is_whole, settings
 
 ROOT = Path(__file__).parents[2]
@@ -19,7 +20,6 @@ MESSAGES = 60
 """Enough for two rotations."""
 WRITE = "pwritev,pwritev2"
 STRACE = shutil.which("strace")
-PATIENCE_S = 60
 
 
 def _strace_problem() -> str | None:

@@ -12,8 +12,7 @@ import re
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,10 +20,10 @@ import pyspark
 
 from penstock.pipeline.java import find_java
 from tests.cli.running import SCRIPT, Answer
+from tests.patience import PATIENCE_S, until
 from tests.pipeline.conftest import FOR_FEW_ROWS
 
 SPARK_HOME = Path(pyspark.__file__).parent
-PATIENCE_S = 240.0
 """How long a part, or a command, may take on a busy machine before it is called a hang."""
 MEMORY = "512m"
 _QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
@@ -33,7 +32,6 @@ _WORKER = "org.apache.spark.deploy.worker.Worker"
 _SUBMIT = "org.apache.spark.deploy.SparkSubmit"
 _CONNECT = "org.apache.spark.sql.connect.service.SparkConnectServer"
 _HERE = ("--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
-_POLL_S = 0.1
 
 
 class Part:
@@ -62,7 +60,7 @@ class Part:
             found = re.search(pattern, self._log)
             return found is not None or self._process.poll() is not None
 
-        wait_until(printed)
+        until(printed)
         assert found is not None, self._log
         return found[1]
 
@@ -86,7 +84,7 @@ class Part:
             for process_id in self.running:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(process_id, signal.SIGKILL)
-        wait_until(lambda: not self.running)
+        until(lambda: not self.running)
 
     @property
     def _log(self) -> str:
@@ -193,15 +191,6 @@ def quick_spark(folder: Path) -> dict[str, str]:
     lines = [f"{name} {value}\n" for name, value in settings.items()]
     (conf / "spark-defaults.conf").write_text("".join(lines))
     return {"SPARK_CONF_DIR": str(conf), "SPARK_SUBMIT_OPTS": _QUICK}
-
-
-def wait_until(true: Callable[[], bool]) -> None:
-    """TimeoutError where it does not become so."""
-    deadline = time.monotonic() + PATIENCE_S
-    while not true():
-        if time.monotonic() > deadline:
-            raise TimeoutError(true.__name__)
-        time.sleep(_POLL_S)
 
 
 def _environment(folder: Path) -> dict[str, str]:

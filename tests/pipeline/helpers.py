@@ -19,6 +19,7 @@ from penstock.storage import DataDirectory
 from penstock.store import Store
 from penstock.store.decoding import Decoded
 from penstock.store.memory import MemoryBound
+from tests.patience import PATIENCE_S
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -29,7 +30,7 @@ METRICS = Topic("default", "metrics")
 MORNING_NS = 1_767_254_400_000_000_000  # 2026-01-01T08:00:00Z
 HOUR_NS = 3_600_000_000_000
 DAY_NS = 24 * HOUR_NS
-WAIT_S = 30.0
+WAIT_S = PATIENCE_S
 _SETTINGS = StoreSettings(segment=SegmentSettings(max_open_s=100_000.0))
 
 

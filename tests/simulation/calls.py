@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-PATIENCE_S = 30.0
+from tests.patience import PATIENCE_S
 
 
 class Call(threading.Thread):

@@ -43,6 +43,7 @@ from penstock.model.settings import (
 )
 from penstock.model.slots import LOG_ATTRS, LOGS, RAW_LOGS
 from penstock.store import Store, filling, maintenance
+from tests.patience import PATIENCE_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -55,7 +56,7 @@ NAMES = ("left", "right")
 DIGEST_BYTES = 8
 SIZES = [0, 1, 100, 500, 1000, 3000, 9000]
 DIGESTS_A_LINE = 100
-DRAINED_S = 60.0
+DRAINED_S = PATIENCE_S
 
 
 def settings(durability: Durability, *, drop_oldest: bool = False) -> StoreSettings:

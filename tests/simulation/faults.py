@@ -14,13 +14,14 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from typing import TYPE_CHECKING
 
+from tests.patience import PATIENCE_S
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
     from penstock.storage.files import Buffer, File, Files, Lock
 
-PATIENCE_S = 30.0
 """How long a test waits for what must happen, before it calls it a hang."""
 
 

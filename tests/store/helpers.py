@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import shutil
-import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,11 +18,13 @@ from penstock.model.slots import LOGS
 from penstock.segment import SegmentInfo
 from penstock.store import Delivery, Store, Subscription
 from penstock.store.memory import MemoryBound
+from tests.patience import PATIENCE_S, until
 
 if TYPE_CHECKING:
     from penstock.store.status import SubscriberStatus
 
-WAIT_S = 30.0
+WAIT_S = PATIENCE_S
+wait_until = until
 """How long a test waits for what must happen, before it calls it a hang."""
 UNHURRIED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 """A slow machine is no failure."""
@@ -107,14 +108,6 @@ def counts(store: Store, name: str) -> dict[str, int]:
     each = status(store, name)
     kinds = ("acked", "nacked", "rejected", "dropped", "lost")
     return {kind: n for kind in kinds if (n := getattr(each, kind))}
-
-
-def wait_until(condition: Callable[[], object]) -> None:
-    """Returns when the condition holds, which it must."""
-    until = time.monotonic() + WAIT_S
-    while not condition():
-        assert time.monotonic() < until, "it never came about"
-        time.sleep(0.001)
 
 
 def seqs(store: Store) -> list[int]:

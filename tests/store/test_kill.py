@@ -19,13 +19,13 @@ import pytest
 
 from penstock.segment import SegmentReader, segment_seq_of
 from penstock.storage import LocalFiles
+from tests.patience import PATIENCE_S
 from tests.simulation.crash_store import NAMES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ROOT = Path(__file__).parents[2]
-PATIENCE_S = 60.0
 PATIENCE = [300, 0, 1, 1000, 100, 0, 3000]
 """After how many lines a life may end, one after the other."""
 Place = tuple[int, int]

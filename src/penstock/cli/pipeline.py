@@ -7,7 +7,7 @@ import json
 import re
 import signal
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -146,14 +146,13 @@ def _run(
     once: bool,
     as_json: bool,
 ) -> None:
-    ending = Ending()
     with (
-        _signals() as end,
+        _signals() as ending,
         flushing(
             config, master=master, remote=remote, once=once, ending=ending, feed=feed
         ) as running,
     ):
-        _until_the_end(*running, _printer(as_json), end, ending)
+        _until_the_end(*running, _printer(as_json), ending)
 
 
 @contextlib.contextmanager
@@ -227,19 +226,18 @@ def _until_the_end(
     query: StreamingQuery,
     reports: Reports,
     show: Callable[[BatchReport], None],
-    end: _End,
     ending: Ending,
 ) -> None:
     """Shows batches until the stream ends, or somebody ends it."""
     from penstock.pipeline.flush.stream import java_lives
 
     with java_lives():
-        while query.isActive and not end.is_asked:
+        while query.isActive and not ending.is_asked:
             for report in reports.new():
                 show(report)
             time.sleep(_POLL_S)
-        if end.is_asked:
-            ending.ask()
+        if ending.is_asked:
+            ending.wait()
             query.stop()
         for report in reports.new():
             show(report)
@@ -260,17 +258,10 @@ def _reason(error: Any) -> str:
     return str(others[-1]) if others else (told.strip().partition("\n")[0] or type(error).__name__)
 
 
-@dataclass
-class _End:
-    """Plain, since a signal may come while a lock is held."""
-
-    is_asked: bool = False
-
-
 @contextlib.contextmanager
-def _signals() -> Iterator[_End]:
-    """Whether SIGTERM or Ctrl-C came; the second one does what it does everywhere."""
-    end = _End()
+def _signals() -> Iterator[Ending]:
+    """Asked for by SIGTERM or Ctrl-C; the second one does what it does everywhere."""
+    ending = Ending()
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
 
     def restore() -> None:
@@ -278,12 +269,12 @@ def _signals() -> Iterator[_End]:
             signal.signal(number, handler)
 
     def ask(*_: object) -> None:
-        end.is_asked = True
+        ending.ask()
         restore()
 
     for number in before:
         signal.signal(number, ask)
     try:
-        yield end
+        yield ending
     finally:
         restore()

@@ -47,7 +47,7 @@ def serve(file: Path | None, print_config: bool, **flags: Any) -> None:
     Example: penstock serve --data-dir data --workers 2
     """
     from penstock.server import config as configuration
-    from penstock.server.logs import set_up_logging
+    from penstock.server.logs import logging_set_up
     from penstock.server.supervisor import Supervisor
 
     config = configuration.load(_read(file), _environment(), _tree(flags))
@@ -56,12 +56,12 @@ def serve(file: Path | None, print_config: bool, **flags: Any) -> None:
 
         click.echo(yaml.safe_dump(configuration.document(config), sort_keys=False), nl=False)
         return
-    set_up_logging(config.logging)
 
     async def run() -> None:
         await Supervisor(config).run()
 
-    asyncio.run(run())
+    with logging_set_up(config.logging):
+        asyncio.run(run())
 
 
 def read_config(file: Path | None, data_dir: Path) -> Config:

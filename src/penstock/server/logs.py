@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import sys
@@ -9,6 +10,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from penstock.server.config import Logging
 
 
@@ -35,10 +38,29 @@ class JsonLines(logging.Formatter):
 
 
 def set_up_logging(settings: Logging, worker: int | None = None) -> None:
-    """Sends every logger of this process to stderr."""
+    """Sends every logger of this process to stderr, until it ends: it must be all ours."""
+    root = logging.getLogger()
+    root.handlers[:] = [_to_stderr(settings, worker)]
+    root.setLevel(settings.level.upper())
+
+
+@contextlib.contextmanager
+def logging_set_up(settings: Logging) -> Iterator[None]:
+    """The same for the time of a command, whose process may be somebody else's."""
+    root = logging.getLogger()
+    level, handlers = root.level, [*root.handlers]
+    set_up_logging(settings)
+    try:
+        yield
+    finally:
+        root.handlers[:] = handlers
+        root.setLevel(level)
+
+
+def _to_stderr(settings: Logging, worker: int | None) -> logging.Handler:
     pretty = settings.format == "pretty" or (settings.format == "auto" and sys.stderr.isatty())
     who = "" if worker is None else f" worker {worker}"
     text = f"%(asctime)s %(levelname)-7s{who} %(message)s"
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(logging.Formatter(text, "%H:%M:%S") if pretty else JsonLines(worker))
-    logging.basicConfig(level=settings.level.upper(), handlers=[handler], force=True)
+    return handler

@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tests.patience import PATIENCE_S
 from tests.pipeline.flush.running import wait_for
 
 if TYPE_CHECKING:
@@ -25,7 +26,6 @@ SETTINGS = {
 }
 """A batch as soon as there is a segment."""
 TARGETS = ("worker", "java", "driver")
-_END_S = 200.0
 
 
 class Pipeline:
@@ -88,8 +88,8 @@ class Pipeline:
 
     def end(self) -> int:
         """Waits until nothing of it is left; its exit code."""
-        code = self.process.wait(_END_S)
-        deadline = time.monotonic() + _END_S
+        code = self.process.wait(PATIENCE_S)
+        deadline = time.monotonic() + PATIENCE_S
         while _is_group_alive(self.process.pid) and time.monotonic() < deadline:
             time.sleep(0.05)
         assert not _is_group_alive(self.process.pid), "it left processes behind"
@@ -160,7 +160,7 @@ def writing(data_dir: Path) -> Iterator[subprocess.Popen[str]]:
 
 def sealed(writer: subprocess.Popen[str]) -> tuple[int, int]:
     """Ends it; how many traces and logs it has sealed."""
-    out, _ = writer.communicate(timeout=_END_S)
+    out, _ = writer.communicate(timeout=PATIENCE_S)
     word, traces, logs = out.split()
     assert word == "sealed"
     return int(traces), int(logs)

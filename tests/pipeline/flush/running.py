@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import duckdb
@@ -14,6 +12,7 @@ from penstock.lake.settings import LakeSettings
 from penstock.pipeline.flush.settings import FlushSettings
 from penstock.pipeline.flush.stream import start_flush
 from tests.lake.rows.comparable import _struct, comparable
+from tests.patience import PATIENCE_S, until
 from tests.pipeline.flush.helpers import lake_files, opened_lake
 
 if TYPE_CHECKING:
@@ -23,8 +22,7 @@ if TYPE_CHECKING:
     from tests.pipeline.helpers import Data
 
 Row = dict[str, Any]
-PATIENCE_S = 200.0
-"""How long a test waits for what must happen, before it calls it a hang."""
+wait_for = until
 
 
 def start(
@@ -42,14 +40,6 @@ def run_once(spark: SparkSession, data: Data, **settings: Any) -> None:
         assert query.awaitTermination(int(PATIENCE_S))
     finally:
         query.stop()
-
-
-def wait_for(condition: Callable[[], object]) -> None:
-    """Until it is true."""
-    deadline = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < deadline, "it never happened"
-        time.sleep(0.05)
 
 
 # --- other engines -------------------------------------------------------------------------------

@@ -22,6 +22,7 @@ from penstock.storage import DataDirectory
 from penstock.store import Store
 from penstock.store.memory import MemoryBound
 from penstock.store.outside import LAKE, DeliveredFile, acknowledge
+from tests.patience import PATIENCE_S
 from tests.pipeline.flush.helpers import logs
 from tests.pipeline.helpers import HOUR_NS, LOGS, MORNING_NS, TRACES, RequestDecoder, spans
 
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
 PAUSE_S = 0.25
 """Between two segments of a topic."""
-WAIT_S = 60.0
+WAIT_S = PATIENCE_S
 
 
 def trace_request(number: int) -> bytes:

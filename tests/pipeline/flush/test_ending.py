@@ -15,7 +15,7 @@ from tests.pipeline.helpers import spans
 
 
 def test_batch_under_way_is_waited_for() -> None:
-    """Whoever asks returns after it."""
+    """Whoever waits returns after it."""
     ending, begun, order = Ending(), threading.Event(), []
 
     def work() -> None:
@@ -29,6 +29,7 @@ def test_batch_under_way_is_waited_for() -> None:
     batch.start()
     assert begun.wait(PATIENCE_S)
     ending.ask()
+    ending.wait()
     order.append("end")
     batch.join()
     assert order == ["batch", "end"]

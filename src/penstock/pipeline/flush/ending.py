@@ -17,18 +17,22 @@ class Ending:
     """
 
     def __init__(self) -> None:
-        self._asked = threading.Event()
+        self.is_asked = False
+        """Plain: a signal comes while locks are held."""
         self._batch = threading.Lock()
 
     @contextlib.contextmanager
     def batch(self) -> Iterator[bool]:
         """For the time of a batch; False: it is not to be begun."""
         with self._batch:
-            yield not self._asked.is_set()
+            yield not self.is_asked
 
     def ask(self) -> None:
-        """Returns when no batch is under way; none is begun from then on. Idempotent."""
-        self._asked.set()
+        """No batch is begun from now on. Waits for nothing: handlers of signals call it."""
+        self.is_asked = True
+
+    def wait(self) -> None:
+        """Returns when no batch is under way. Whoever waits has asked: no other one follows."""
         with self._batch:
             pass
 

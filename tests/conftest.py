@@ -1,0 +1,85 @@
+"""What holds for every test: no order is promised, and nothing is left to the next one."""
+
+from __future__ import annotations
+
+import random
+import signal
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import hypothesis
+import pytest
+
+from tests.leftovers import nothing_running, unchanged_settings
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+hypothesis.settings.register_profile(
+    "at any speed",
+    deadline=None,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+)
+hypothesis.settings.load_profile("at any speed")
+
+
+# --- the order -----------------------------------------------------------------------------------
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--seed`, to have an order again."""
+    parser.addoption(
+        "--seed", type=int, help="of the order of tests; 0: as they stand in the files"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """One seed for all processes: xdist hands the options on."""
+    if config.option.seed is None:
+        config.option.seed = random.SystemRandom().randrange(1, 10**6)
+    _hear_signals()
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Files in any order, and so the tests of a file, which share servers and stay together."""
+    if config.option.seed == 0:
+        return
+    files: dict[Path, list[pytest.Item]] = {}
+    for item in items:
+        files.setdefault(item.path, []).append(item)
+    order = random.Random(config.option.seed)
+    shuffled = order.sample([*files.values()], len(files))
+    items[:] = [item for tests in shuffled for item in order.sample(tests, len(tests))]
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    """Above the tests."""
+    return f"random order: --seed {config.option.seed}"
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Below them too: with -q there is nothing above."""
+    terminalreporter.write_line(pytest_report_header(terminalreporter.config))
+
+
+def _hear_signals() -> None:
+    """As in a terminal: what `nohup` or a job in the background ignores is ignored by children."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
+# --- what is left --------------------------------------------------------------------------------
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _module_leaves_no_trace() -> Iterator[None]:
+    """What a fixture of a module changes it restores."""
+    with unchanged_settings(pytest.fail):
+        yield
+
+
+@pytest.fixture(autouse=True)
+def _test_leaves_no_trace() -> Iterator[None]:
+    """What a test changes it restores; what it starts it ends."""
+    with unchanged_settings(pytest.fail), nothing_running(pytest.fail):
+        yield
