@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import signal
 import sys
 import threading
@@ -23,9 +24,9 @@ from tests.patience import PATIENCE_S
 GRACE_S: Final = PATIENCE_S / 10
 """For threads and children on their way out; whoever left one pays it, nobody else."""
 SIGNALS: Final = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGCHLD)
-OF_THE_PROCESS: Final = ("penstock-", "asyncio_", "ThreadPoolExecutor-")
-"""How threads are named that a process has once, from the first use to its end: those of the pools
-of commits and of queues, and of pyiceberg."""
+OF_THE_PROCESS: Final = re.compile(r"penstock-|asyncio_|ThreadPoolExecutor-|.*\(_poll_wrapper\)")
+"""Names of threads that a process has once, from the first use to its end: those of the pools of
+commits and of queues, of pyiceberg, of grpc."""
 _TICKS_A_SECOND: Final = os.sysconf("SC_CLK_TCK")
 
 
@@ -118,7 +119,7 @@ def _threads_beside(others: set[threading.Thread]) -> list[str]:
     return [
         repr(each)
         for each in threading.enumerate()
-        if each not in others and not each.name.startswith(OF_THE_PROCESS)
+        if each not in others and not OF_THE_PROCESS.match(each.name)
     ]
 
 

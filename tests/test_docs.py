@@ -52,6 +52,7 @@ from penstock.store.format import (
 )
 from penstock.store.messages import decode_bundle, encode_raw
 from penstock.store.state import StoreState
+from tests.patience import PATIENCE_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -217,7 +218,7 @@ def run_python(arguments: list[str], folder: Path) -> str:
         env=environment,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_S,
         check=False,
     )
     assert done.returncode == 0, done.stderr

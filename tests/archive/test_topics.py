@@ -19,6 +19,7 @@ from penstock.storage.metadata import Metadata, open_metadata
 from penstock.storage.objects import ObjectStore, open_objects
 from penstock.store import Store
 from tests.archive.worlds import DIRECTORY, SMALL_FILES, TOPIC, Clock, message, messages
+from tests.patience import PATIENCE_S
 from tests.servers.loops import in_loop
 
 
@@ -213,7 +214,7 @@ def test_a_store_says_how_far_its_subscribers_are(tmp_path: Path) -> None:
             store.append_durable(b"\x0a\x00")
             store.flush()
         assert store_offsets(store) == {"lake": 0}
-        bundle = subscription.next_bundle(timeout=10)
+        bundle = subscription.next_bundle(timeout=PATIENCE_S)
         assert bundle is not None
         bundle.ack()
         assert store_offsets(store)["lake"] in (0, 1)

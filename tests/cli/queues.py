@@ -6,13 +6,14 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from penstock.queue import Consumer, ConsumerSettings, Producer, ProducerSettings
+from tests.patience import PATIENCE_S
 
 
 def make_queue(url: str) -> str:
     """Three batches of two entries, one of them acknowledged."""
     with Producer.open(url, ProducerSettings(flush_interval_s=0.001)) as producer:
         for _ in range(3):
-            producer.produce([b"one", b"two"], b"").watcher.wait(60)
+            producer.produce([b"one", b"two"], b"").watcher.wait(PATIENCE_S)
     with Consumer.open(url, ConsumerSettings(gc_interval_s=None)) as consumer:
         consumer.initialize()
         consumer.next_batch()

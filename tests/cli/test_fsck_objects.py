@@ -13,6 +13,7 @@ from tests.cli.archives import Archive, make_archive
 from tests.cli.queues import batches, folder_of, make_queue
 from tests.cli.running import run
 from tests.log.small_logs import flip
+from tests.patience import PATIENCE_S
 
 if TYPE_CHECKING:
     from penstock.storage.metadata import Entry
@@ -191,7 +192,7 @@ def test_manifest_elsewhere_is_found_where_told(tmp_path: Path) -> None:
     url = (tmp_path / "queue").as_uri()
     settings = ProducerSettings(manifest_path="other/list", data_path_prefix="other/data")
     with Producer.open(url, settings) as producer:
-        producer.produce([b"one"], b"").watcher.wait(60)
+        producer.produce([b"one"], b"").watcher.wait(PATIENCE_S)
     assert run("fsck", url).is_one_sentence()
     where = ["--manifest-path", "other/list", "--data-path-prefix", "other/data"]
     assert fsck(url, *where)[1]["batches"] == 1

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.cli.running import Answer, finish, run, start
+from tests.patience import PATIENCE_S
 from tests.pipeline.flush.helpers import without_spark
 from tests.pipeline.helpers import Data, spans
 from tests.query.helpers import cold, hot, warm
@@ -41,7 +42,7 @@ def query(data: Path, *arguments: str) -> Answer:
 def piped(data: Path, *arguments: str) -> bytes:
     """What the command writes into a pipe."""
     process = start("query", "--data-dir", data, *arguments)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=PATIENCE_S)
     assert (process.returncode, err) == (0, b"")
     return bytes(out)
 

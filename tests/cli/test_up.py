@@ -11,6 +11,7 @@ import pytest
 
 from penstock.otel import Signal
 from tests.cli.running import finish, start
+from tests.patience import PATIENCE_S
 from tests.server.samples import traces
 
 if TYPE_CHECKING:
@@ -58,5 +59,5 @@ def _post(ready: dict[str, Any], name: str) -> None:
         data=traces(name),
         headers={"Content-Type": "application/x-protobuf"},
     )
-    with urllib.request.urlopen(request, timeout=30) as response:  # noqa: S310 - our own
+    with urllib.request.urlopen(request, timeout=PATIENCE_S) as response:  # noqa: S310 - our own
         assert response.status == 200

@@ -16,6 +16,7 @@ from penstock.model.errors import PenstockError
 from penstock.otel.signals import Signal
 from tests.load.helpers import records
 from tests.load.receiver import Reply, receiver
+from tests.patience import PATIENCE_S
 
 if TYPE_CHECKING:
     from penstock.load.tally import Tally
@@ -93,6 +94,6 @@ def test_process_ends_with_who_started_it() -> None:
             process.stdin.write(json.dumps(orders) + "\n" + "{}\n")
             process.stdin.flush()
             assert json.loads(process.stdout.readline()) == {"ready": True}
-            assert server.first.wait(60)
+            assert server.first.wait(PATIENCE_S)
             process.stdin.close()
-            assert process.wait(60) == 1
+            assert process.wait(PATIENCE_S) == 1

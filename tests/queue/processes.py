@@ -12,6 +12,7 @@ from pathlib import Path
 
 from penstock.model.errors import PenstockError
 from penstock.queue import Consumer, ConsumerSettings, Producer, ProducerSettings
+from tests.patience import PATIENCE_S
 
 ROOT = Path(__file__).parents[2]
 
@@ -34,7 +35,7 @@ def produce(url: str, options: dict[str, str], name: str) -> None:
             waiting.append((handle, names))
             if len(waiting) == 4:  # several batches under way when it dies
                 handle, names = waiting.pop(0)
-                handle.watcher.wait(60)
+                handle.watcher.wait(PATIENCE_S)
                 _say(" ".join(names))
 
 

@@ -24,6 +24,7 @@ from penstock.queue import (
 )
 from penstock.queue.blocking import run_blocking
 from penstock.storage.objects import ObjectStore, open_objects
+from tests.patience import PATIENCE_S
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -57,7 +58,7 @@ def test_entries_go_through_every_store(opener: Opener) -> None:
         for number in range(12):
             producer = (one, two)[number % 2]
             handle = producer.produce([b"%d" % number], b"about")
-            handle.watcher.wait(60)
+            handle.watcher.wait(PATIENCE_S)
             assert handle.watcher.sequence == number
     with Consumer.open(objects, QUIET) as consumer:
         consumer.initialize()
@@ -76,7 +77,7 @@ def test_entries_go_through_every_store(opener: Opener) -> None:
 def test_consumer_is_fenced_on_every_store(opener: Opener) -> None:
     """By a successor with a connection of its own."""
     with Producer.open(opener(), QUICK) as producer:
-        producer.produce([b"a"]).watcher.wait(60)
+        producer.produce([b"a"]).watcher.wait(PATIENCE_S)
     with Consumer.open(opener(), QUIET) as old, Consumer.open(opener(), QUIET) as new:
         old.initialize()
         assert old.next_batch() is not None
@@ -108,7 +109,7 @@ def test_many_threads_share_one_producer() -> None:
         names = [b"%d" % number for number in range(200)]
         handles = list(threads.map(lambda name: producer.produce([name]), names))
         for handle in handles:
-            handle.watcher.wait(60)
+            handle.watcher.wait(PATIENCE_S)
     with Consumer.open(objects, QUIET) as consumer:
         consumer.initialize()
         found = [entry for batch in iter(consumer.next_batch, None) for entry in batch.entries]
@@ -126,7 +127,7 @@ def test_waiting_can_be_given_up_and_begun_again() -> None:
         waiter = threading.Thread(target=handle.watcher.wait)
         waiter.start()
         producer.flush()
-        waiter.join(60)
+        waiter.join(PATIENCE_S)
         assert handle.watcher.result()
     with pytest.raises(QueueClosed):
         producer.produce([b"b"])

@@ -12,6 +12,7 @@ from penstock.otel.signals import Signal
 from penstock.queue import Consumer, ConsumerSettings, Producer, ProducerSettings
 from penstock.queue.otlp import Origin, encode_origin
 from tests.cli.running import run
+from tests.patience import PATIENCE_S
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,7 +26,7 @@ def url(tmp_path: Path) -> str:
     place = (tmp_path / "store").as_uri()
     with Producer.open(place, ProducerSettings(flush_interval_s=0.001)) as producer:
         for metadata in (ORIGIN, ORIGIN, b"?"):
-            producer.produce([b"one", b"two"], metadata).watcher.wait(60)
+            producer.produce([b"one", b"two"], metadata).watcher.wait(PATIENCE_S)
     with Consumer.open(place, ConsumerSettings(gc_interval_s=None)) as consumer:
         consumer.initialize()
         consumer.next_batch()

@@ -18,6 +18,7 @@ from penstock.queue import (
 )
 from penstock.queue.blocking import run_blocking
 from penstock.storage.objects import open_objects
+from tests.patience import PATIENCE_S
 from tests.queue.processes import hear, say, start, tell
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ def test_consumer_that_slept_through_its_fencing_is_fenced(s3: S3Server) -> None
     settings = ProducerSettings(flush_interval_s=0.001)
     with Producer.open(url, settings, options=s3.options) as producer:
         for number in range(4):
-            producer.produce([b"%d" % number]).watcher.wait(60)
+            producer.produce([b"%d" % number]).watcher.wait(PATIENCE_S)
     with (
         running(start("consume", url, s3.options)) as old,
         running(start("consume", url, s3.options)) as new,
@@ -115,13 +116,13 @@ def test_consumer_that_slept_through_its_fencing_is_fenced(s3: S3Server) -> None
 def test_server_killed_in_the_middle_loses_nothing(s3: S3Server) -> None:
     """The producer waits until it is back; nothing is enqueued twice."""
     url = s3.place()
-    settings = ProducerSettings(flush_interval_s=0.001, retry_s=90.0)
+    settings = ProducerSettings(flush_interval_s=0.001, retry_s=PATIENCE_S)
     with Producer.open(url, settings, options=s3.options) as producer:
         handles = [producer.produce([b"%d" % number]) for number in range(20)]
         s3.kill()
         handles += [producer.produce([b"%d" % number]) for number in range(20, 40)]
         s3.start()
         for handle in handles:
-            handle.watcher.wait(100)
+            handle.watcher.wait(PATIENCE_S)
     found, _ = drained(s3, url)
     assert found == [str(number) for number in range(40)]

@@ -82,14 +82,15 @@ async def test_what_is_no_request_is_refused() -> None:
 async def test_a_full_buffer_puts_clients_off() -> None:
     """They are told when to come again; what was taken is stored."""
     objects = open_objects("memory://")
-    async with buffering(objects, max_buffered_bytes=2000, flush_interval_s=0.2) as buffer:
+    async with buffering(objects, max_buffered_bytes=2000, flush_interval_s=3600.0) as buffer:
         first = asyncio.create_task(buffer.take(Signal.TRACES, "a", spans(*range(1, 20))))
-        await asyncio.sleep(0.05)
+        while not buffer._producer.buffered_bytes:
+            await asyncio.sleep(0.001)
         with pytest.raises(Refusal) as refused:
             await buffer.take(Signal.TRACES, "b", spans(*range(1, 20)))
         assert (refused.value.cause, bool(refused.value.retry_after_s)) == (Cause.BUSY, True)
         assert buffer.failures()
-        await first
+    await first
     assert len(await queued(objects)) == 1
 
 

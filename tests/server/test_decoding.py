@@ -25,6 +25,7 @@ from penstock.store.decoding import Decoded
 from penstock.store.messages import encode_bundle as as_message
 from penstock.store.messages import encode_raw
 from tests.otel.samples import bundle_of, canonical, full_request
+from tests.patience import PATIENCE_S
 from tests.server import dying
 from tests.server.running import ROOT, is_alive, until
 from tests.server.samples import logs, traces
@@ -163,7 +164,7 @@ def test_store_goes_on_after_a_message_that_kills(deadly: DecoderProcess, tmp_pa
     with Store.open(tmp_path, decoder=RemoteDecoder(deadly, T), metrics=metrics) as store:
         for message in (traces("a"), poison, traces("b")):
             store.append_durable(message)
-        store.flush(timeout=60)
+        store.flush(timeout=PATIENCE_S)
         assert store.failure is None
         page = metrics.exposition().decode()
     [segment] = (tmp_path / "segments").glob("*.seg")

@@ -49,7 +49,7 @@ class Client:
         """A request."""
         method = self.channel.unary_unary(sent.grpc_method)
         pairs = tuple((name.replace("_", "-"), value) for name, value in metadata.items())
-        answer = await method(data, metadata=pairs, compression=compression, timeout=60)
+        answer = await method(data, metadata=pairs, compression=compression, timeout=PATIENCE_S)
         return sent.response_class.FromString(answer)
 
     async def failure(self, data: bytes, **more: Any) -> tuple[Code, Status]:
@@ -289,7 +289,7 @@ def test_cancelled_request_holds_nothing(run: Callable[..., None]) -> None:
 
         async def take(*_: Any) -> Accepted:
             began.set()
-            await asyncio.sleep(60)
+            await asyncio.Event().wait()
             raise AssertionError
 
         client.ingest.take = take  # type: ignore[method-assign]

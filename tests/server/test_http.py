@@ -263,7 +263,7 @@ def test_client_that_goes_away_leaves_nothing(http: Http) -> None:
 
 def test_refused_body_is_read_before_the_answer(tmp_path: Path) -> None:
     """Or the client, still sending, would see a reset instead; within the bounds of any body."""
-    http = Http(tmp_path, timeout=0.05)
+    http = Http(tmp_path)
     seen = []
 
     async def receive() -> dict[str, Any]:

@@ -23,6 +23,7 @@ from penstock.server.stores import Stores
 from penstock.storage import DataDirectory, LocalFiles
 from penstock.store import Store
 from penstock.store.decoding import PlainDecoder
+from tests.patience import PATIENCE_S
 from tests.server.samples import logs, sample, traces
 from tests.simulation.faults import FaultyFiles
 
@@ -47,7 +48,7 @@ class World:
 
     async def take_at_last(self, sent: Signal, data: bytes) -> None:
         """Sends a request again and again, until it is taken."""
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE_S):
             while True:
                 with contextlib.suppress(Refusal):
                     await self.ingest.take(sent, "default", data)
@@ -287,7 +288,7 @@ def test_cancelled_request_is_stored_and_remembered(run: Run) -> None:
         await world.ingest.take(T, "default", traces("a"))
         gate = world.files.hold_up("sync", name="*.wal")
         task = asyncio.create_task(world.ingest.take(T, "default", traces("b")))
-        await asyncio.to_thread(gate.reached.wait, 30)
+        await asyncio.to_thread(gate.reached.wait, PATIENCE_S)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
@@ -328,7 +329,7 @@ def test_used_up_budget_is_put_off(run: Run) -> None:
                 await world.ingest.take(T, "default", traces(str(number), padding=100_000))
 
         with pytest.raises(Refusal) as refused:
-            await asyncio.wait_for(fill(), 60)
+            await asyncio.wait_for(fill(), PATIENCE_S)
         assert refused.value.cause is Cause.BUSY
         assert refused.value.retry_after_s
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sqlite3
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from penstock.model.errors import (
     UnsupportedVersion,
 )
 from penstock.storage.metadata import Entry, Metadata, open_metadata
+from tests.patience import PATIENCE_S
 from tests.servers.loops import in_loop
 
 if TYPE_CHECKING:
@@ -249,9 +251,8 @@ async def _get(url: str, key: str) -> bytes:
 
 
 async def _patiently(metadata: Metadata) -> Entry | None:
-    for _ in range(60):
-        try:
-            return await metadata.get("key")
-        except MetadataUnavailable:
-            await asyncio.sleep(0.2)
-    raise AssertionError("etcd did not come back")
+    async with asyncio.timeout(PATIENCE_S):
+        while True:
+            with contextlib.suppress(MetadataUnavailable):
+                return await metadata.get("key")
+            await asyncio.sleep(0.1)

@@ -17,6 +17,7 @@ from penstock.storage.files import LocalFiles
 from penstock.store import EvenShare, FairShare
 from penstock.store import budget as module
 from penstock.store.budget import LINE_BYTES, Claim, _SharedFile
+from tests.patience import PATIENCE_S
 from tests.simulation.manual_pool import ManualClock
 from tests.simulation.power_loss import PowerLossFiles
 from tests.store.helpers import UNHURRIED
@@ -339,4 +340,4 @@ def test_two_processes_share_one_budget(tmp_path: Path) -> None:
         assert mine.limit(100, 1000) == 100
         assert other(10, 1000) == 100
         process.stdin.close()
-        assert process.wait(30) == 0
+        assert process.wait(PATIENCE_S) == 0
