@@ -22,11 +22,13 @@ setup: $(VENV)/.installed        ## a virtual environment with Penstock and its 
 demo: $(VENV)/.installed         ## a guided tour, from an append to a repaired log (KEEP=1 keeps its data)
 	@$(BIN)/penstock demo $(if $(KEEP),--keep)
 
-test: $(VENV)/.installed         ## the tests, under ten minutes on two cores
-	@$(BIN)/python -m pytest -q -n 3 --dist loadfile -m 'not soak'
+test: $(VENV)/.installed         ## the tests, under seven minutes on two cores (SEED=1 their order, LOAD=2 a busy machine)
+	@$(BIN)/python -m pytest -q -n 3 --dist loadfile -m 'not soak' \
+		$(if $(SEED),--seed $(SEED)) $(if $(LOAD),--load $(LOAD))
 
-soak: $(VENV)/.installed         ## the long sweeps
+soak: $(VENV)/.installed         ## the long sweeps, and the tests on a busy machine
 	@$(BIN)/python -m pytest -q -m soak --timeout 3600
+	@$(MAKE) test LOAD=2
 
 lint: $(VENV)/.installed         ## ruff, mypy --strict, the layering rule
 	@$(BIN)/ruff check .

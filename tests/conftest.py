@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -27,7 +30,8 @@ hypothesis.settings.load_profile("at any speed")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """`--seed`, to have an order again."""
+    """`--seed`, to have an order again; `--load`, to be slow."""
+    parser.addoption("--load", type=int, default=0, help="run beside so many busy processes")
     parser.addoption(
         "--seed", type=int, help="of the order of tests; 0: as they stand in the files"
     )
@@ -66,6 +70,23 @@ def _hear_signals() -> None:
     """As in a terminal: what `nohup` or a job in the background ignores is ignored by children."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
+# --- the load ------------------------------------------------------------------------------------
+
+_BUSY = "import os\nparent = os.getppid()\nwhile os.getppid() == parent: sum(range(10**6))"
+"""Ends when nobody is left to end it."""
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtestloop(session: pytest.Session) -> Iterator[None]:
+    """All tests, beside processes that only use the cores; the first process of xdist has them."""
+    count = 0 if hasattr(session.config, "workerinput") else session.config.option.load
+    with contextlib.ExitStack() as stack:
+        for _ in range(count):
+            busy = stack.enter_context(subprocess.Popen([sys.executable, "-c", _BUSY]))
+            stack.callback(busy.kill)
+        return (yield)
 
 
 # --- what is left --------------------------------------------------------------------------------

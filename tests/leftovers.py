@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 import signal
 import sys
 import threading
@@ -24,9 +23,10 @@ from tests.patience import PATIENCE_S
 GRACE_S: Final = PATIENCE_S / 10
 """For threads and children on their way out; whoever left one pays it, nobody else."""
 SIGNALS: Final = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGCHLD)
-OF_THE_PROCESS: Final = re.compile(r"penstock-|asyncio_|ThreadPoolExecutor-|.*\(_poll_wrapper\)")
-"""Names of threads that a process has once, from the first use to its end: those of the pools of
-commits and of queues, of pyiceberg, of grpc."""
+OURS: Final = {"penstock", "tests", "threading"}
+"""Where what runs in a thread was written, if not in a library, which has its own for good."""
+OF_THE_PROCESS: Final = "penstock-"
+"""How our own are named that begin with the first use and end with the process."""
 _TICKS_A_SECOND: Final = os.sysconf("SC_CLK_TCK")
 
 
@@ -116,11 +116,15 @@ def nothing_running(fail: Callable[[str], Any]) -> Iterator[None]:
 
 
 def _threads_beside(others: set[threading.Thread]) -> list[str]:
-    return [
-        repr(each)
-        for each in threading.enumerate()
-        if each not in others and not OF_THE_PROCESS.match(each.name)
-    ]
+    found = [each for each in threading.enumerate() if each not in others and _is_ours(each)]
+    return [repr(each) for each in found if not each.name.startswith(OF_THE_PROCESS)]
+
+
+def _is_ours(thread: threading.Thread) -> bool:
+    if isinstance(thread, threading._DummyThread):  # a library's, which called us
+        return False
+    runs = getattr(thread, "_target", None) or type(thread).run
+    return str(getattr(runs, "__module__", "")).partition(".")[0] in OURS
 
 
 def _children_since(began: float) -> list[str]:
