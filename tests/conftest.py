@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import hypothesis
 import pytest
@@ -38,10 +38,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """One seed for all processes: xdist hands the options on."""
-    if config.option.seed is None:
+    """One seed for all processes: the first one throws the dice."""
+    if (given := getattr(config, "workerinput", None)) is not None:
+        config.option.seed = given["seed"]
+    elif config.option.seed is None:
         config.option.seed = random.SystemRandom().randrange(1, 10**6)
     _hear_signals()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Another process of xdist."""
+    node.workerinput["seed"] = node.config.option.seed
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
