@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from lake_routes import lake_at
 from penstock.lake.commit import claim, commit
-from penstock.lake.layout import batch_key, data_path
+from penstock.lake.layout import batch_key, data_path, new_attempt
 from penstock.lake.positions import Position, Source, read_positions
 from penstock.lake.tables import Lake
 from penstock.lake.target import Target
@@ -49,7 +49,7 @@ def fill(table: Table, files: Sequence[WrittenFile], count: int) -> None:
 
 
 def _linked(file: WrittenFile, location: str, key: str, number: int) -> WrittenFile:
-    path = data_path(location, file.day, key, number)
+    path = data_path(location, file.day, key, number, new_attempt())
     Path(path).parent.mkdir(parents=True, exist_ok=True)
     os.link(file.path, path)
     return dataclasses.replace(file, path=path)

@@ -12,6 +12,7 @@ from penstock.lake.layout import (
     day_folder,
     key_of,
     may_be_in_flight,
+    new_attempt,
     replacement_key,
 )
 from penstock.lake.positions import Position, Source
@@ -46,9 +47,9 @@ def test_a_replacement_is_named_by_what_it_replaces() -> None:
 
 def test_rows_have_the_folder_of_their_day() -> None:
     """In the form that engines read as columns."""
-    path = data_path("/lake/spans/", DAY, batch_key(START, END, 7), 3)
+    path = data_path("/lake/spans/", DAY, batch_key(START, END, 7), 3, "0123456789ab")
     assert path.startswith("/lake/spans/data/year=2025/month=01/day=05/b00000007-")
-    assert path.endswith("-00003.parquet")
+    assert path.endswith("-00003-0123456789ab.parquet")
 
 
 def test_rows_without_a_time_have_the_folder_of_null() -> None:
@@ -58,8 +59,9 @@ def test_rows_without_a_time_have_the_folder_of_null() -> None:
 
 @pytest.mark.parametrize("key", [batch_key(START, END, 10**9), replacement_key(["/x/a"])])
 def test_the_name_says_what_the_file_is_for(key: str) -> None:
-    """Also with large numbers."""
-    assert key_of(data_path("/lake/spans", DAY, key, 123_456)) == key
+    """Also with large numbers, and without an attempt, as 0.1 wrote it."""
+    assert key_of(data_path("/lake/spans", DAY, key, 123_456, new_attempt())) == key
+    assert key_of(f"/lake/spans/data/{key}-00003.parquet") == key
 
 
 @pytest.mark.parametrize("name", ["part-0.parquet", "b7-0.parquet", "x", "r00-0.parquet"])
@@ -70,7 +72,7 @@ def test_names_of_others_say_nothing(name: str) -> None:
 
 def test_only_a_batch_that_can_still_be_committed_is_in_flight() -> None:
     """Its writer is the newest, and the table is where it began."""
-    path = data_path("/lake/spans", DAY, batch_key(START, END, 7), 0)
+    path = data_path("/lake/spans", DAY, batch_key(START, END, 7), 0, new_attempt())
     assert may_be_in_flight(path, START, 7)
     assert not may_be_in_flight(path, START, 8)
     assert not may_be_in_flight(path, END, 7)

@@ -39,8 +39,8 @@ def test_the_example_is_what_the_code_writes() -> None:
     examples = re.findall(r"^```json\n(.+?)\n```$", PAGE, re.MULTILINE | re.DOTALL)
     start, end = ({Source("/default/traces", 0): Position(**json.loads(e))} for e in examples)
     day = dt.date(2025, 11, 15)
-    first = data_path("/lake/spans", day, batch_key(start, end, 7), 3)
-    second = data_path("/lake/spans", day, replacement_key([first]), 0)
+    first = data_path("/lake/spans", day, batch_key(start, end, 7), 3, "5f0c21a97be4")
+    second = data_path("/lake/spans", day, replacement_key([first]), 0, "c00e8d1f6a2b")
     assert f"```text\n{first}\n{second}\n```" in PAGE
 
 

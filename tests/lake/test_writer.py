@@ -14,11 +14,11 @@ from pyiceberg.io.pyarrow import parquet_file_to_data_file
 
 from penstock.lake import durable
 from penstock.lake.files import WrittenFile, data_file
-from penstock.lake.layout import replacement_key
+from penstock.lake.layout import key_of, replacement_key
 from penstock.lake.schemas import SHARING, SPANS
 from penstock.lake.target import Target
 from penstock.lake.writer import DataFileWriter, split_by_day, write_rows
-from penstock.model.errors import CommitConflict, InvalidArgument
+from penstock.model.errors import InvalidArgument
 from penstock.storage.files import LocalFiles
 
 from .helpers import DAY, NEXT_DAY, span, spans
@@ -131,23 +131,15 @@ def test_bounds_are_kept_of_the_columns_that_queries_prune_by(table: Table, targ
     assert len(file.statistics["column_sizes"]) == len(file.statistics["value_counts"])
 
 
-def test_the_same_part_is_written_once(target: Target) -> None:
-    """A task that runs again finds its file, leaves it as it is, and describes it."""
-    [first] = write_rows(spans(range(10)), target, KEY, 0)
-    before = Path(first.path).stat()
-    [again] = write_rows(spans(range(10)), target, KEY, 0)
-    after = Path(first.path).stat()
-    assert again == first
-    assert (before.st_ino, before.st_mtime_ns) == (after.st_ino, after.st_mtime_ns)
-    assert [path.name for path in Path(first.path).parent.iterdir()] == [f"{KEY}-00000.parquet"]
-
-
-def test_a_part_with_other_rows_is_refused(target: Target) -> None:
-    """The file that is there may be committed already, and is never changed."""
-    [first] = write_rows(spans(range(10)), target, KEY, 0)
-    with pytest.raises(CommitConflict, match="has 10 rows, not 9"):
-        write_rows(spans(range(9)), target, KEY, 0)
-    assert read(first).num_rows == 10
+def test_every_attempt_at_a_part_has_a_file_of_its_own(target: Target) -> None:
+    """A task that runs again, perhaps beside the first, finds nothing in its way."""
+    with DataFileWriter(target, DAY, KEY, 0) as half:
+        half.write(spans(range(3)))
+        [first] = write_rows(spans(range(10)), target, KEY, 0)
+        [again] = write_rows(spans(range(9)), target, KEY, 0)
+    assert first.path != again.path
+    assert key_of(first.path) == key_of(again.path) == KEY
+    assert (read(first).num_rows, read(again).num_rows) == (10, 9)
 
 
 def test_a_failed_write_leaves_nothing(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,7 +31,7 @@ _MASTER = "org.apache.spark.deploy.master.Master"
 _WORKER = "org.apache.spark.deploy.worker.Worker"
 _SUBMIT = "org.apache.spark.deploy.SparkSubmit"
 _CONNECT = "org.apache.spark.sql.connect.service.SparkConnectServer"
-_HERE = ("--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
+_PORTS = ("--port", "0", "--webui-port", "0")
 
 
 class Part:
@@ -106,8 +106,10 @@ class Cluster:
 
 
 @contextlib.contextmanager
-def standalone_cluster(folder: Path, workers: int = 2) -> Iterator[Cluster]:
-    """A master and workers of one core each, ready; ended with the block."""
+def standalone_cluster(
+    folder: Path, hosts: Sequence[str] = ("127.0.0.1", "127.0.0.1")
+) -> Iterator[Cluster]:
+    """A master and a worker of one core at each address, ready; ended with the block."""
     with contextlib.ExitStack() as ending:
 
         def start(name: str, *command: str) -> Part:
@@ -115,10 +117,13 @@ def standalone_cluster(folder: Path, workers: int = 2) -> Iterator[Cluster]:
             ending.callback(part.end)
             return part
 
-        master = start("master", _MASTER, *_HERE)
+        master = start("master", _MASTER, "--host", "127.0.0.1", *_PORTS)
         address = master.says(r"Starting Spark master at (spark://\S+)")
         size = ("--cores", "1", "--memory", MEMORY, "--work-dir", "work")
-        parts = [start(f"worker{n}", _WORKER, *_HERE, *size, address) for n in range(workers)]
+        parts = [
+            start(f"worker{n}", _WORKER, "--host", host, *_PORTS, *size, address)
+            for n, host in enumerate(hosts)
+        ]
         for part in parts:
             part.says("(Successfully registered) with master")
         yield Cluster(address, [master, *parts])
@@ -172,16 +177,20 @@ def start_command(
             process.kill()
 
 
-def run_command(folder: Path, *arguments: str | Path) -> Answer:
+def run_command(folder: Path, *arguments: str | Path, **variables: str) -> Answer:
     """Waits for its end."""
-    with start_command(folder, *arguments) as process:
+    with start_command(folder, *arguments, **variables) as process:
         out, err = process.communicate(timeout=PATIENCE_S)
     return Answer(process.returncode, out, err)
 
 
-def quick_spark(folder: Path) -> dict[str, str]:
-    """Variables for programs that start Spark: little work, and executors that fit the workers."""
+def quick_spark(folder: Path, **more: str) -> dict[str, str]:
+    """Variables for programs that start Spark: little work, and executors that fit the workers.
+
+    `speculation="true"` is `spark.speculation`, and likewise with dots for underscores.
+    """
     settings = {
+        **{f"spark.{name.replace('_', '.')}": value for name, value in more.items()},
         **FOR_FEW_ROWS,
         "spark.executor.extraJavaOptions": _QUICK,
         "spark.executor.memory": MEMORY,

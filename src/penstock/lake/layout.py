@@ -1,12 +1,14 @@
 """Where the files of a table are, and what their names say.
 
-    <table>/data/year=2025/month=11/day=15/b00000007-<start>-<end>-00003.parquet   of a batch
-    <table>/data/year=2025/month=11/day=15/r<replaced>-00000.parquet              of a replacement
-    <table>/metadata/…                                                            Iceberg's
+    <table>/data/<day>/b00000007-<start>-<end>-00003-<attempt>.parquet   of a batch
+    <table>/data/<day>/r<replaced>-00000-<attempt>.parquet               of a replacement
+    <table>/metadata/…                                                   Iceberg's
 
-A name is made of what the file is for and nothing else, so a batch that is repeated by the same
-writer makes the same names, and a name can enter the table once only: a batch's range of positions
-is committed once, and replaced files are gone afterwards. Pure: no files, no Iceberg.
+<day> is year=2025/month=11/day=15. The key, up to the part, says what the file is for: a batch's
+range of positions is committed once and replaced files are gone afterwards, so the names of a key
+can enter the table once only. The attempt is another one whenever a file is begun, so that nobody
+meets the half of a file that an earlier attempt at the same part has left, or that another one is
+just writing. (0.1 wrote names without an attempt.) Pure: no files, no Iceberg.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from __future__ import annotations
 import re
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Final
+from uuid import uuid4
 
 from penstock.lake.positions import encode_positions
 
@@ -27,9 +30,10 @@ NO_DAY: Final = "__HIVE_DEFAULT_PARTITION__"
 """What readers of `name=value` folders take for null."""
 _DIGEST_BYTES: Final = 6
 _REPLACED_BYTES: Final = 12
+_ATTEMPT_DIGITS: Final = 12
 _NAME: Final = re.compile(
     r"(?P<key>b(?P<epoch>[0-9]{8,})-(?P<start>[0-9a-f]{12})-[0-9a-f]{12}|r[0-9a-f]{24})"
-    r"-[0-9]{5,}\.parquet"
+    r"-[0-9]{5,}(-[0-9a-f]{12})?\.parquet"
 )
 
 
@@ -65,9 +69,14 @@ def metadata_folder(location: str) -> str:
     return f"{location.rstrip('/')}/metadata"
 
 
-def data_path(location: str, day: date | None, key: str, part: int) -> str:
-    """The file of a day that part `part` of a batch or a replacement writes."""
-    return f"{data_folder(location)}/{day_folder(day)}/{key}-{part:05d}.parquet"
+def data_path(location: str, day: date | None, key: str, part: int, attempt: str) -> str:
+    """The file of a day that an attempt at part `part` of a batch or a replacement writes."""
+    return f"{data_folder(location)}/{day_folder(day)}/{key}-{part:05d}-{attempt}.parquet"
+
+
+def new_attempt() -> str:
+    """A name that no other attempt has, at this part or at another."""
+    return uuid4().hex[:_ATTEMPT_DIGITS]
 
 
 def key_of(path: str) -> str | None:

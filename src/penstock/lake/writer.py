@@ -1,10 +1,13 @@
 """Rows of one table to Parquet files, one for each day.
 
 The files are durable when `write_rows` returns and no reader sees them before they are committed.
+Every call writes files of new names, so tasks may be retried and may run twice at once: what came
+back to the driver is committed, the rest is left to `orphans`.
 """
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
@@ -12,11 +15,12 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from penstock.lake.arrow import conform, numbered, sharing
+from penstock.lake.durable import DurableFile
 from penstock.lake.files import WrittenFile
-from penstock.lake.layout import data_path
+from penstock.lake.layout import data_path, new_attempt
 from penstock.lake.parquet import ROW_GROUP_ROWS, leaf_paths, writer_options
 from penstock.lake.promoted import fill
-from penstock.model.errors import CommitConflict, InvalidArgument
+from penstock.model.errors import InvalidArgument
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,10 +36,8 @@ _DAY: Final = "__day"
 def write_rows(rows: pa.Table, target: Target, key: str, part: int) -> list[WrittenFile]:
     """Writes the rows to the file of their day each, sorted as the table is.
 
-    `key` and `part` name the files (see `layout`). Calling it again with the same ones writes
-    nothing new: a file that has its name is never changed, and is described as it is.
-    CommitConflict where it has other rows: another key is needed then, which a new claim gives. An
-    error leaves at most whole files that nothing refers to.
+    `key` and `part` name the files, and the attempt does (see `layout`): calling it again with the
+    same ones writes others. An error leaves at most files that nothing refers to.
     """
     written = []
     for day, some in split_by_day(rows, target):
@@ -74,16 +76,17 @@ class DataFileWriter:
     """One data file, written piece by piece: sorted rows of one day.
 
     Memory is that of a piece and a row group's pages. Leaving the `with` block without `finish`
-    leaves nothing behind.
+    leaves nothing behind, or half of a file where the object store does not answer any more.
     """
 
     def __init__(self, target: Target, day: date | None, key: str, part: int) -> None:
         self._target = target
         self._day = day
-        self._path = data_path(target.location, day, key, part)
+        self._path = data_path(target.location, day, key, part, new_attempt())
         self._sink = target.io.new_output(self._path).create()
         self._writer: pq.ParquetWriter | None = None
         self._footer: list[pq.FileMetaData] = []
+        self._finished = False
 
     def write(self, rows: pa.Table) -> None:
         """Adds rows; the first ones decide how the columns are encoded."""
@@ -99,10 +102,8 @@ class DataFileWriter:
         self._writer.close()
         size = self._sink.tell()
         [footer] = self._footer
-        try:
-            self._sink.close()
-        except FileExistsError:  # an earlier attempt of the same task was faster, or finished
-            return self._as_it_is(footer.num_rows)
+        self._sink.close()
+        self._finished = True
         return WrittenFile.of(self._path, size, self._day, footer, self._target)
 
     def _begin(self, rows: pa.Table) -> pq.ParquetWriter:
@@ -118,14 +119,6 @@ class DataFileWriter:
         paths = list(leaf_paths(schema))
         return [pq.SortingColumn(paths.index(name)) for name in self._target.sorted_by]
 
-    def _as_it_is(self, rows: int) -> WrittenFile:
-        existing = self._target.io.new_input(self._path)
-        with existing.open() as file:
-            footer = pq.read_metadata(file)
-        if footer.num_rows != rows:
-            raise CommitConflict(f"{self._path} has {footer.num_rows} rows, not {rows}")
-        return WrittenFile.of(self._path, len(existing), self._day, footer, self._target)
-
     def __enter__(self) -> Self:
         return self
 
@@ -138,8 +131,19 @@ class DataFileWriter:
         """Gives up a file that was not finished."""
         if self._writer is not None:
             self._writer.is_open = False  # it would write a footer when it is forgotten
-        discard = getattr(self._sink, "discard", self._sink.close)
-        discard()
+        if not self._finished:
+            self._discard()
+
+    def _discard(self) -> None:
+        if isinstance(self._sink, DurableFile):
+            self._sink.discard()
+            return
+        # Closing is all that can be done to an upload, and makes an object of its half. Nobody
+        # else has this name, so it can go; where it cannot, it expires with the other orphans.
+        with contextlib.suppress(OSError):
+            self._sink.close()
+        with contextlib.suppress(OSError):
+            self._target.io.delete(self._path)
 
 
 def _is_sorted(order: pa.Array) -> bool:

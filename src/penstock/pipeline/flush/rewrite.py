@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import groupby
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -26,9 +26,6 @@ if TYPE_CHECKING:
 
     from penstock.lake.target import Target
     from penstock.pipeline.flush.hashing import Hashes
-
-AGAIN: Final = 1_000_000_000
-"""Added to the number of a piece that is written again: its files have other names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,13 +56,13 @@ def unwanted_rows(pieces: Iterable[Piece], window: Window) -> Iterator[tuple[Pie
 
 
 def rewritten(order: Rewrite) -> Piece:
-    """The piece without those rows; its old files are left to be cleaned up."""
+    """The piece without those rows, in new files; its old ones are left to be cleaned up."""
     unwanted = Window.without_end()
     unwanted.add(order.unwanted, 0.0)
     rows = pa.concat_tables([_read(order.target, file.path) for file in order.piece.files])
     keys = identities(order.table, rows)
     wanted = ~unwanted.knows(keys)
-    part = order.piece.part + AGAIN
+    part = order.piece.part
     files = write_rows(rows.filter(pa.array(wanted)), order.target, order.key, part)
     return Piece(part, tuple(files), keys[np.flatnonzero(wanted)])
 

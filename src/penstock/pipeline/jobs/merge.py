@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass
-from hashlib import blake2b
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
@@ -38,7 +37,6 @@ ROW_GROUP_BYTES: Final = 32 * 1000 * 1000
 _BATCH_ROWS: Final = 2048
 _FIRST_ROWS: Final = 256
 """Read before it is known how wide rows are."""
-_PART_DIGITS: Final = 15
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,27 +57,15 @@ class Merge:
     """What the name of the new file begins with."""
     inputs: tuple[Input, ...]
 
-    @property
-    def part(self) -> int:
-        """The rest of the name, made of all that decides what is in the file.
-
-        An attempt that was planned otherwise, and killed, has then left no file of this name.
-        """
-        digest = blake2b(digest_size=8)
-        for each in self.inputs:
-            unwanted = b"" if each.unwanted is None else each.unwanted.tobytes()
-            digest.update(f"{each.path}\n{len(unwanted)}\n".encode() + unwanted)
-        return int.from_bytes(digest.digest(), "big") % 10**_PART_DIGITS
-
 
 def merged(order: Merge) -> WrittenFile | None:
     """Writes the rows that are wanted; None where there are none.
 
-    The file is durable and nothing refers to it. Doing it again finds it and changes nothing.
+    The file is durable and nothing refers to it. Doing it again writes another.
     """
     with contextlib.ExitStack() as stack:
         merging = _Merging(order, stack)
-        with DataFileWriter(order.target, order.day, order.key, order.part) as file:
+        with DataFileWriter(order.target, order.day, order.key, part=0) as file:
             written = 0
             for rows in merging.row_groups():
                 file.write(rows)
