@@ -157,7 +157,6 @@ def faults(folder: Path, act: str) -> dict[str, str]:
     return hooked(folder / "hook", "penstock.lake.writer", code)
 
 
-@pytest.mark.timeout(600)
 def test_task_that_dies_within_its_files_is_retried_and_each_row_is_there_once(
     warehouse: Warehouse, tmp_path: Path
 ) -> None:
@@ -179,7 +178,6 @@ def test_task_that_dies_within_its_files_is_retried_and_each_row_is_there_once(
     assert warehouse.names() == all_of_them()
 
 
-@pytest.mark.timeout(600)
 def test_task_that_runs_twice_at_once_is_committed_once(
     warehouse: Warehouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -306,9 +306,9 @@ def test_process_leaves_nothing_behind(patient: Server) -> None:
     folder = Path(patient.ready["data_dir"]).parent
     with asking_forever(patient):
         until(lambda: _busy(patient))
-        until(lambda: list(folder.glob("penstock-query-*/penstock-query-*")))
+        until(lambda: list(folder.glob("penstock-*/queries-*/penstock-*/query-*")))
         _kill_queries(patient)
-    until(lambda: not list(folder.glob("penstock-query-*")))
+    until(lambda: not list(folder.glob("penstock-*/queries-*")))
 
 
 def test_killed_query_process_is_replaced(server: Server) -> None:

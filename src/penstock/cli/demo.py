@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import collections
 import contextlib
-import shutil
 import sys
 import tempfile
 import time
@@ -16,6 +15,7 @@ import click
 
 from penstock.cli.common import json_option, print_json, print_table
 from penstock.model.errors import PenstockError
+from penstock.storage.scratch import Scratch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -65,7 +65,19 @@ def demo(keep: bool, seconds: float, rate: float, master: str, as_json: bool) ->
 
     Example: penstock demo --seconds 5
     """
-    scratch = Path(tempfile.mkdtemp(prefix="penstock-demo-"))
+    with contextlib.ExitStack() as ending:
+        if keep:
+            scratch = Path(tempfile.mkdtemp(prefix="penstock-demo-"))
+        else:
+            scratch = ending.enter_context(Scratch("demo")).path
+        summary = _show(scratch, master, seconds, rate, keep=keep, as_json=as_json)
+    if not summary.good:
+        raise PenstockError("the demo lost spans, found some twice, or missed a tier")
+
+
+def _show(
+    scratch: Path, master: str, seconds: float, rate: float, *, keep: bool, as_json: bool
+) -> Summary:
     tour = _Tour(scratch, master, quiet=as_json)
     try:
         summary = tour.run(seconds, rate)
@@ -75,10 +87,7 @@ def demo(keep: bool, seconds: float, rate: float, master: str, as_json: bool) ->
             tour.stay()
     finally:
         tour.end()
-        if not keep:
-            shutil.rmtree(scratch)
-    if not summary.good:
-        raise PenstockError("the demo lost spans, found some twice, or missed a tier")
+    return summary
 
 
 class _Tour:

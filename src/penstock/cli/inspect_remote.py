@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import re
-import tempfile
 from collections import Counter
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
@@ -17,9 +15,11 @@ from penstock.cli.fsck_archive import archive_objects
 from penstock.cli.object_stores import open_descriptors, open_store
 from penstock.model.errors import ObjectMissing, PenstockError
 from penstock.queue import Inspector
+from penstock.storage.scratch import Scratch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+    from pathlib import Path
 
     from penstock.storage.metadata import Entry
     from penstock.storage.objects import ObjectInfo, ObjectStore
@@ -37,8 +37,8 @@ def describe_url(url: str, describe: Callable[[Path], dict[str, Any]]) -> dict[s
 async def _describe_url(url: str, describe: Callable[[Path], dict[str, Any]]) -> dict[str, Any]:
     parent, _, name = url.rpartition("/")
     if not parent.endswith("/"):
-        with tempfile.TemporaryDirectory(prefix="penstock-") as folder:
-            copy = Path(folder) / unquote(name)
+        with Scratch("inspect") as folder:
+            copy = folder.path / unquote(name)
             if await _copied(parent, copy):
                 return _said(url, copy, describe)
     return await describe_place(url)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from penstock.model.errors import PenstockError
+from penstock.storage.scratch import sweep
 
 if TYPE_CHECKING:
     from penstock.server.config import Config
@@ -56,6 +57,7 @@ def serve(file: Path | None, print_config: bool, **flags: Any) -> None:
 
         click.echo(yaml.safe_dump(configuration.document(config), sort_keys=False), nl=False)
         return
+    sweep()
 
     async def run() -> None:
         await Supervisor(config).run()

@@ -9,10 +9,8 @@ import atexit
 import contextlib
 import os
 import re
-import shutil
 import subprocess
 import sys
-import tempfile
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -26,6 +24,7 @@ from pyspark.sql import SparkSession
 from penstock.model.errors import PenstockError
 from penstock.pipeline.java import find_java
 from penstock.pipeline.noise import Relay, write_log_settings
+from penstock.storage.scratch import Scratch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -35,7 +34,7 @@ LOOPBACK: Final = "127.0.0.1"
 _JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
 _END_S: Final = 20.0
 
-_scratch: Path | None = None
+_scratch: Scratch | None = None
 """Where this process's Java has its settings and what it writes without being asked."""
 
 
@@ -94,9 +93,11 @@ def sentence(error: Exception) -> str:
 
 def _launched(conf: SparkConf) -> Any:
     relay = Relay()
-    output = {"stdout": relay.write_end, "stderr": relay.write_end}
+    # Java lives a little longer than a Python that is killed: the folder is in use until then.
+    handles = (_scratch.fileno(),) if _scratch is not None else ()
+    options = {"stdout": relay.write_end, "stderr": relay.write_end, "pass_fds": handles}
     try:
-        gateway = launch_gateway(conf, output)  # type: ignore[no-untyped-call] # nor has this
+        gateway = launch_gateway(conf, options)  # type: ignore[no-untyped-call] # nor has this
     except PySparkException as error:
         why = relay.given_up(_END_S) or sentence(error)
         raise PenstockError(f"Spark does not start: {why}") from error
@@ -121,7 +122,14 @@ def _end_process(java: subprocess.Popen[bytes]) -> None:
 def _conf(master: str, app: str, settings: Mapping[str, str], scratch: Path) -> SparkConf:
     conf = SparkConf(loadDefaults=False).setMaster(master).setAppName(app)
     log_settings = write_log_settings(scratch).as_uri()
-    own = f'"-Dlog4j2.configurationFile={log_settings}" "-Dderby.system.home={scratch}"'
+    temporary = scratch / "tmp"
+    temporary.mkdir(exist_ok=True)
+    # The temporary folder is where Spark has its blocks and its files, unless it is told otherwise
+    # by `spark.local.dir`, and what it unpacks. Killed, it leaves all of that.
+    own = (
+        f'"-Dlog4j2.configurationFile={log_settings}" "-Dderby.system.home={scratch}" '
+        f'"-Djava.io.tmpdir={temporary}"'
+    )
     chosen = {
         **_defaults(master),
         "spark.sql.warehouse.dir": (scratch / "warehouse").as_uri(),
@@ -198,13 +206,13 @@ def _environment(variables: Mapping[str, str]) -> Iterator[None]:
 def _scratch_folder() -> Path:
     global _scratch  # noqa: PLW0603 - a process has one Java, and that one folder
     if _scratch is None:
-        _scratch = Path(tempfile.mkdtemp(prefix="penstock-spark-"))
+        _scratch = Scratch("spark")
         atexit.register(_remove_scratch_folder)
-    return _scratch
+    return _scratch.path
 
 
 def _remove_scratch_folder() -> None:
     global _scratch  # noqa: PLW0603
     if _scratch is not None:
-        shutil.rmtree(_scratch, ignore_errors=True)
+        _scratch.remove()
         _scratch = None

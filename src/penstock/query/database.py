@@ -9,18 +9,15 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import os
 import secrets
-import shutil
-import stat
-import tempfile
 import threading
-from pathlib import Path
+from functools import cache
 from typing import TYPE_CHECKING, Final
 
 import duckdb
 
 from penstock.lake.glance import local_path
+from penstock.storage.scratch import Scratch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -82,11 +79,12 @@ def _opened(warehouse: str, memory_bytes: int) -> DuckDBPyConnection:
 
 def _spill_folder() -> str:
     """A name for DuckDB to make a folder of when it has to; nobody else can read what is in it."""
-    base = Path(tempfile.gettempdir()) / f"penstock-query-{os.getuid()}"
-    base.mkdir(mode=0o700, exist_ok=True)
-    state = base.lstat()
-    if not stat.S_ISDIR(state.st_mode) or state.st_uid != os.getuid() or state.st_mode & 0o077:
-        base = Path(tempfile.mkdtemp(prefix="penstock-query-"))  # the other one is not ours
-    folder = base / secrets.token_hex(8)
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    return str(folder)
+    return str(_scratch().path / secrets.token_hex(8))
+
+
+@cache
+def _scratch() -> Scratch:
+    """Of this process, and gone with it."""
+    scratch = Scratch("query")
+    atexit.register(scratch.remove)
+    return scratch

@@ -5,15 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import shutil
 import sys
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.server import config as configuration
 from penstock.server.query_frames import encode_frame, read_frame_async
 from penstock.server.refusals import Cause, Refusal
+from penstock.storage.scratch import Scratch
 
 if TYPE_CHECKING:
     from penstock.server.config import Config
@@ -30,7 +29,9 @@ _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 class QueryProcess:
     """Answers one question at a time."""
 
-    def __init__(self, config: Config, process: asyncio.subprocess.Process, folder: str) -> None:
+    def __init__(
+        self, config: Config, process: asyncio.subprocess.Process, folder: Scratch
+    ) -> None:
         self._memory = config.query.memory
         self._process = process
         self._folder = folder
@@ -40,14 +41,15 @@ class QueryProcess:
     async def start(cls, config: Config) -> QueryProcess:
         """Returns when it has imported everything. Refusal where it does not come so far."""
         # Of its own: what it leaves there when it is killed goes with it.
-        folder = tempfile.mkdtemp(prefix="penstock-query-")
+        folder = await asyncio.to_thread(Scratch, "queries")
         process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
             MODULE,
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
-            env={**os.environ, "TMPDIR": folder},
+            env={**os.environ, "TMPDIR": str(folder.path)},
+            pass_fds=(folder.fileno(),),  # it may outlive this process by the rest of a query
             start_new_session=True,  # Ctrl-C is the supervisor's to pass on
         )
         started = cls(config, process, folder)
@@ -113,7 +115,7 @@ class QueryProcess:
         with contextlib.suppress(ProcessLookupError):
             self._process.kill()
         await self._process.wait()
-        await asyncio.to_thread(shutil.rmtree, self._folder, ignore_errors=True)
+        await asyncio.to_thread(self._folder.remove)
 
     async def _watch(self) -> None:
         """Returns when it has taken too much memory."""

@@ -206,9 +206,9 @@ class LocalFiles:
         finally:
             os.close(handle)
 
-    def lock(self, path: Path) -> Lock:
+    def lock(self, path: Path) -> LocalLock:
         """Takes the lock at `path`, which then holds this process's id."""
-        return _LocalLock(path)
+        return LocalLock(path)
 
 
 class _PosixFile:
@@ -305,10 +305,11 @@ def _local_file(handle: int) -> File:
     return _PosixFile(handle) if hasattr(os, "pwritev") else _SeekingFile(handle)
 
 
-class _LocalLock:
+class LocalLock:
     """An advisory lock that the system releases when its process dies, however it dies."""
 
     def __init__(self, path: Path) -> None:
+        self.released = False
         flags = os.O_RDWR | os.O_CREAT | _BINARY | getattr(os, "O_NOFOLLOW", 0)
         self._handle = os.open(path, flags, 0o644)
         try:
@@ -322,7 +323,13 @@ class _LocalLock:
             os.ftruncate(self._handle, 0)
             os.write(self._handle, b"%d\n" % os.getpid())
 
+    def fileno(self) -> int:
+        """Its handle: a child that inherits it holds the lock too."""
+        return self._handle
+
     def release(self) -> None:
+        """Lets the next one in."""
+        self.released = True
         if sys.platform != "win32":
             fcntl.flock(self._handle, fcntl.LOCK_UN)  # a forked child may hold the handle too
         os.close(self._handle)
