@@ -27,6 +27,9 @@ OURS: Final = {"penstock", "tests", "threading"}
 """Where what runs in a thread was written, if not in a library, which has its own for good."""
 OF_THE_PROCESS: Final = "penstock-"
 """How our own are named that begin with the first use and end with the process."""
+SHARED: Final = set[int]()
+"""Children that outlive a test: servers of the session, started or started again by whoever needs
+them first."""
 _TICKS_A_SECOND: Final = os.sysconf("SC_CLK_TCK")
 
 
@@ -132,7 +135,7 @@ def _children_since(began: float) -> list[str]:
     found = []
     for task in Path("/proc/self/task").iterdir():
         with suppress(OSError):  # a thread, or a child, that has just ended
-            for pid in (task / "children").read_text().split():
+            for pid in {*(task / "children").read_text().split()} - {*map(str, SHARED)}:
                 started = (Path("/proc") / pid / "stat").read_text().rpartition(")")[2].split()[19]
                 if int(started) > began * _TICKS_A_SECOND:
                     command = (Path("/proc") / pid / "cmdline").read_text().replace("\0", " ")

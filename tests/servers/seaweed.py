@@ -9,6 +9,7 @@ import subprocess
 import sysconfig
 from pathlib import Path
 
+from tests.leftovers import SHARED
 from tests.patience import until
 from tests.servers.ports import free_ports
 
@@ -49,6 +50,7 @@ class S3Server:
             self._process = subprocess.Popen(
                 self._command(), stdin=subprocess.DEVNULL, stdout=log, stderr=log
             )
+        SHARED.add(self._process.pid)
         until(self._takes_objects, "the S3 server's start")
         return self
 
