@@ -8,15 +8,12 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any, Final
 
 import hypothesis
 import pytest
 
 from tests.leftovers import nothing_running, unchanged_settings
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 hypothesis.settings.register_profile(
     "at any speed",
@@ -24,6 +21,26 @@ hypothesis.settings.register_profile(
     suppress_health_check=[hypothesis.HealthCheck.too_slow],
 )
 hypothesis.settings.load_profile("at any speed")
+
+
+LONG: Final = {
+    f"tests/{name}.py"
+    for name in (
+        "cli/test_demo",
+        "cli/test_pipeline",
+        "cli/test_up",
+        "pipeline/flush/test_kill",
+        "pipeline/flush/test_stream",
+        "pipeline/jobs/test_rollup",
+        "pipeline/test_cluster",
+        "pipeline/test_connect",
+        "pipeline/test_stream",
+        "server/test_hostile",
+        "server/test_serve",
+        "test_notebook",
+    )
+}
+"""They begin first: at the end of a run each would keep one process busy alone."""
 
 
 # --- the order -----------------------------------------------------------------------------------
@@ -56,12 +73,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Files in any order, and so the tests of a file, which share servers and stay together."""
     if config.option.seed == 0:
         return
-    files: dict[Path, list[pytest.Item]] = {}
+    files: dict[str, list[pytest.Item]] = {}
     for item in items:
-        files.setdefault(item.path, []).append(item)
+        files.setdefault(item.nodeid.partition("::")[0], []).append(item)
     order = random.Random(config.option.seed)
-    shuffled = order.sample([*files.values()], len(files))
-    items[:] = [item for tests in shuffled for item in order.sample(tests, len(tests))]
+    shuffled = sorted(order.sample([*files], len(files)), key=lambda file: file not in LONG)
+    items[:] = [item for f in shuffled for item in order.sample(files[f], len(files[f]))]
 
 
 def pytest_report_header(config: pytest.Config) -> str:

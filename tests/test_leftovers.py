@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from tests import leftovers
-from tests.conftest import pytest_collection_modifyitems
+from tests.conftest import LONG, pytest_collection_modifyitems
 from tests.leftovers import Settings, nothing_running, unchanged_settings
 
 CHANGES: dict[str, Callable[[], Any]] = {
@@ -76,15 +76,24 @@ def test_threads_and_processes_left_behind_are_named(monkeypatch: pytest.MonkeyP
 def test_a_seed_is_an_order() -> None:
     """Always the same one, in which a file's tests stand together."""
 
-    def ordered(seed: int) -> list[tuple[str, int]]:
-        items: Any = [SimpleNamespace(path=f, n=n) for f in "abcdefgh" for n in range(9)]
+    def ordered(seed: int) -> list[str]:
+        items: Any = [SimpleNamespace(nodeid=f"{f}::{n}") for f in "abcdefgh" for n in range(9)]
         config: Any = SimpleNamespace(option=SimpleNamespace(seed=seed))
         pytest_collection_modifyitems(config, items)
-        return [(each.path, each.n) for each in items]
+        return [each.nodeid for each in items]
 
     seed = random.randrange(1, 10**6)
     once = ordered(seed)
     assert once == ordered(seed) != ordered(seed + 1)
     assert sorted(once) == ordered(0)
-    files = [file for file, _ in once]
+    files = [each.partition("::")[0] for each in once]
     assert [*dict.fromkeys(files)] == files[::9]
+
+
+def test_long_files_begin_first() -> None:
+    """Those that there are."""
+    root = Path(__file__).parents[1]
+    assert [file for file in LONG if not (root / file).exists()] == []
+    items: Any = [SimpleNamespace(nodeid=f"{f}::{n}") for f in (*"abc", *LONG) for n in range(2)]
+    pytest_collection_modifyitems(SimpleNamespace(option=SimpleNamespace(seed=1)), items)  # type: ignore[arg-type] # as much of it as is looked at
+    assert {each.nodeid.partition("::")[0] for each in items[: 2 * len(LONG)]} == LONG

@@ -50,7 +50,6 @@ def segments(data: Path) -> list[Path]:
     return sorted(data.glob("topics/*/*/*/segments/*.seg"))
 
 
-@pytest.mark.timeout(300)  # Spark starts as its users start it
 def test_every_row_reaches_the_lake_though_another_was_quicker(tmp_path: Path) -> None:
     """Ten new topics, each with a remote subscriber that acknowledges at once."""
     data = tmp_path / "data"

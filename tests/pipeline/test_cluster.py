@@ -59,7 +59,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     patch.undo()
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.soak
 def test_pipeline_runs_on_a_standalone_cluster(
     cluster: Cluster, data: Data, tmp_path: Path
 ) -> None:
@@ -73,14 +73,14 @@ def test_pipeline_runs_on_a_standalone_cluster(
     assert [len(found) for found in cluster.executors] == [count + 1 for count in before]
 
 
-@pytest.mark.timeout(300)
 def test_cluster_takes_the_queue_to_a_warehouse_on_s3(
     cluster: Cluster,
     s3: S3Server,
     queue_url: str,
     tmp_path: Path,
 ) -> None:
-    """Executors fetch batches and write Parquet; the configuration says how to reach the store."""
+    """An executor on each worker fetches batches and writes Parquet, and is gone in the end."""
+    before = [len(found) for found in cluster.executors]
     lake = {
         "warehouse": s3.place(),
         "catalog": {
@@ -97,6 +97,8 @@ def test_cluster_takes_the_queue_to_a_warehouse_on_s3(
     answer = run_command(
         tmp_path, "pipeline", "run", "--once", "--json", "--queue", queue_url, *where
     )
+    until(lambda: all(part.is_idle for part in cluster.parts))
+    assert [len(found) for found in cluster.executors] == [count + 1 for count in before]
     assert (answer.code, answer.err) == (0, "")
     assert (answer.json["rows"]["spans"], answer.json["rows"]["logs"]) == (6, 3)
     settings = LakeSettings(warehouse=str(lake["warehouse"]), catalog=dict(lake["catalog"]))  # type: ignore[arg-type, call-overload] # of one's own

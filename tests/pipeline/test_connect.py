@@ -32,7 +32,6 @@ rows = spark.read.format("penstock").load(sys.argv[2]).where("service_name = 'ba
 print([row.name for row in rows.collect()], spark.conf.get("spark.sql.session.timeZone"))
 stop_session(spark)
 """
-pytestmark = pytest.mark.timeout(300)
 
 
 @pytest.fixture(scope="module")

@@ -122,7 +122,6 @@ stop_session(spark)
 
 
 @pytest.mark.soak
-@pytest.mark.timeout(600)
 def test_spark_runs_on_the_packaged_java(tmp_path: Path) -> None:
     """The real one, installed where no other Java is to be found."""
     target = tmp_path / "target"

@@ -323,9 +323,9 @@ _SHORT = settings(
 )
 _LONG = settings(_SHORT, max_examples=2000, stateful_step_count=60)
 
-TestQueue = pytest.mark.timeout(120)(QueueMachine.TestCase)
+TestQueue = QueueMachine.TestCase
 TestQueue.settings = _SHORT
-TestFirstVersion = pytest.mark.timeout(120)(FirstVersionMachine.TestCase)
+TestFirstVersion = FirstVersionMachine.TestCase
 TestFirstVersion.settings = _SHORT
 
 

@@ -7,8 +7,6 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from penstock.archive import ArchiveReader, Catalog
 from penstock.model import Topic
 from penstock.otel import Signal
@@ -55,7 +53,6 @@ async def _archived(archive: dict[str, Any]) -> list[bytes]:
     return found
 
 
-@pytest.mark.timeout(240)
 def test_topic_goes_on_when_its_disk_is_lost(
     s3: S3Server,
     etcd: EtcdServer,
@@ -79,7 +76,6 @@ def test_topic_goes_on_when_its_disk_is_lost(
     assert archived(config) == expected
 
 
-@pytest.mark.timeout(240)
 def test_second_owner_is_refused_while_the_first_lives(
     etcd: EtcdServer,
     tmp_path: Path,

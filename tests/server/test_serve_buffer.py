@@ -62,7 +62,6 @@ def test_what_is_acknowledged_is_in_the_queue(tmp_path: Path) -> None:
     assert not (tmp_path / "data").exists()
 
 
-@pytest.mark.timeout(300)
 def test_kill_loses_nothing_that_was_acknowledged(
     s3: S3Server,
     tmp_path: Path,

@@ -375,7 +375,6 @@ def _run(machine: type[RuleBasedStateMachine], examples: int, steps: int) -> Non
     )
 
 
-@pytest.mark.timeout(600)  # a failure takes its time to become a small one
 @MACHINES
 def test_what_was_promised_survives_any_interruption(machine: type[PowerLossMachine]) -> None:
     """Messages, answers and registrations survive; numbers and offsets never come twice."""

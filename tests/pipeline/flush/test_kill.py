@@ -120,16 +120,15 @@ def check_leftovers(sent: Sent) -> None:
     assert_exactly_once(sent)
 
 
-@pytest.mark.timeout(600)
-def test_nothing_is_lost_or_repeated_by_fifty_kills(sent: Sent) -> None:
+def test_nothing_is_lost_or_repeated_by_kills(sent: Sent) -> None:
     """In the middle of files, before and after commits and acknowledgements, between tables."""
-    kill_again_and_again(sent, 50, seed=0)
+    kill_again_and_again(sent, 3 * len(POINTS), seed=0)
     check_leftovers(sent)
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize("seed", range(1, 6))
+@pytest.mark.parametrize("seed", range(6))
 def test_nothing_is_lost_or_repeated_by_many_kills(sent: Sent, seed: int) -> None:
     """The same with other points."""
     kill_again_and_again(sent, 100, seed)

@@ -35,7 +35,6 @@ def finish(spark: SparkSession, sent: Sent, writer: subprocess.Popen[str]) -> No
 
 
 @pytest.mark.soak
-@pytest.mark.timeout(600)
 def test_killed_driver_loses_nothing(spark: SparkSession, sent: Sent, tmp_path: Path) -> None:
     """Its Java and its workers end by themselves; meanwhile segments are sealed and let go."""
     with writing(sent.data.root) as writer:
@@ -48,7 +47,6 @@ def test_killed_driver_loses_nothing(spark: SparkSession, sent: Sent, tmp_path: 
 
 
 @pytest.mark.soak
-@pytest.mark.timeout(600)
 def test_killed_java_loses_nothing(spark: SparkSession, sent: Sent, tmp_path: Path) -> None:
     """The command says in one sentence what has happened."""
     with writing(sent.data.root) as writer:
