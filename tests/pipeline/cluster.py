@@ -24,7 +24,6 @@ from tests.patience import PATIENCE_S, until
 from tests.pipeline.conftest import FOR_FEW_ROWS
 
 SPARK_HOME = Path(pyspark.__file__).parent
-"""How long a part, or a command, may take on a busy machine before it is called a hang."""
 MEMORY = "512m"
 _QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 _MASTER = "org.apache.spark.deploy.master.Master"

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from penstock.storage.files import Buffer, File, Files, Lock
 
-"""How long a test waits for what must happen, before it calls it a hang."""
-
 
 @dataclass(slots=True)
 class Fault:

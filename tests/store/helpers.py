@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 WAIT_S = PATIENCE_S
 wait_until = until
-"""How long a test waits for what must happen, before it calls it a hang."""
 UNHURRIED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 """A slow machine is no failure."""
 TOPIC = "topic"

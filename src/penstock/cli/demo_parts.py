@@ -27,6 +27,8 @@ BATCH: Final = 100
 _PAUSE_S: Final = 0.1
 _TIMEOUT_S: Final = 5.0
 _STOP_S: Final = 60.0
+_SETTINGS: Final = {"PENSTOCK_SEGMENT_MAX_OPEN_DURATION": "10m"}
+"""What came last is still in the log when it is looked for, however slow the machine is."""
 _PORTS: Final = ("grpc", "http", "flight", "web")
 
 SpanId = tuple[bytes, bytes]
@@ -51,6 +53,7 @@ class DemoServer:
                 [*command, f"--data-dir={self._data_dir}", f"--workers={WORKERS}", *flags],
                 stdout=subprocess.PIPE,
                 stderr=errors,
+                env={**os.environ, **_SETTINGS},
                 start_new_session=True,
             )
         assert self._process.stdout is not None
