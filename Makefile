@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: help setup demo test soak lint bench clean
+.PHONY: help setup demo test soak interop lint bench clean
 help:            ## what there is
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):[^#]*## /\1\t/' | expand -t 10
 
@@ -23,12 +23,15 @@ demo: $(VENV)/.installed         ## a guided tour, from an append to a repaired 
 	@$(BIN)/penstock demo $(if $(KEEP),--keep)
 
 test: $(VENV)/.installed         ## the tests, under seven minutes on two cores (SEED=1 their order, LOAD=2 a busy machine)
-	@$(BIN)/python -m pytest -q -n 3 --dist loadfile --no-loadscope-reorder -m 'not soak' \
+	@$(BIN)/python -m pytest -q -n 3 --dist loadfile --no-loadscope-reorder -m 'not soak and not interop' \
 		$(if $(SEED),--seed $(SEED)) $(if $(LOAD),--load $(LOAD))
 
 soak: $(VENV)/.installed         ## the long sweeps, and the tests on a busy machine
 	@$(BIN)/python -m pytest -q -m soak --timeout 3600
 	@$(MAKE) test LOAD=2
+
+interop: $(VENV)/.installed      ## parts that others wrote: Iceberg's library, SDKs, the Collector (kept in .interop/)
+	@$(BIN)/python -m pytest -q -m interop --timeout 1800 tests/interop
 
 lint: $(VENV)/.installed         ## ruff, mypy --strict, the layering rule
 	@$(BIN)/ruff check .
