@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 import os
 import random
@@ -110,12 +109,10 @@ async def _archived(objects: ObjectStore, log: Written) -> tuple[Catalog, float]
     lease = await Leases(metadata).acquire(catalog.lease_name, "bench")
     source = SealedFiles(LocalFiles(), folder / "log")
     uploader = Uploader(catalog, lease, folder, source, directory=uuid.uuid4())
-    keeping = asyncio.ensure_future(lease.keep())
     started = time.perf_counter()
     await uploader.drain()
     took = time.perf_counter() - started
-    keeping.cancel()
-    await asyncio.gather(keeping, return_exceptions=True)
+    await lease.release()
     assert uploader.totals.messages == log.messages
     return catalog, took
 

@@ -171,6 +171,8 @@ class ArchiveMachine(RuleBasedStateMachine):
             self._run(_check_whole(self._it, self._it.log.end_offset))
         finally:
             self._it.log.close()
+            for task in asyncio.all_tasks(self._loop):  # leases are kept until they are given back
+                task.cancel()
             self._loop.run_until_complete(self._it.metadata.close())
             self._loop.run_until_complete(self._loop.shutdown_default_executor())
             self._loop.close()

@@ -83,7 +83,8 @@ def test_permanent_refusal_says_nothing_of_trying_again() -> None:
         (errors.LogPoisoned("poisoned"), Cause.UNAVAILABLE),
         (errors.LogLocked("locked"), Cause.UNAVAILABLE),
         (errors.StoreStopped("stopped"), Cause.UNAVAILABLE),
-        (errors.Damaged("damaged"), Cause.FAILED),
+        (errors.Damaged("damaged"), Cause.UNAVAILABLE),
+        (errors.ArchiveConflict("another's"), Cause.UNAVAILABLE),
     ],
 )
 def test_error_of_the_store_has_its_cause(error: errors.PenstockError, cause: Cause) -> None:

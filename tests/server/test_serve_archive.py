@@ -17,7 +17,7 @@ from tests.server.running import Server, serving, until
 from tests.server.samples import traces
 from tests.servers.etcd import EtcdServer  # noqa: TC001 - pytest reads the annotations
 from tests.servers.fixtures import etcd, s3
-from tests.servers.seaweed import S3Server
+from tests.servers.seaweed import S3Server  # noqa: TC001 - the same
 
 __all__ = ["etcd", "s3"]
 T = Signal.TRACES
@@ -92,25 +92,6 @@ def test_second_owner_is_refused_while_the_first_lives(
             until(lambda: second.post(T, traces("d")).status == 200)
             assert second.stop() == 0
     assert archived(config) == [traces(name) for name in "acd"]
-
-
-def test_server_goes_on_while_the_objects_are_away(tmp_path: Path) -> None:
-    """The log has everything meanwhile; it says that it is not archived."""
-    store = S3Server(tmp_path / "weed")
-    metadata = (tmp_path / "metadata.db").as_uri()
-    config = config_of(store.place(), metadata, **store.options)
-    with serving(tmp_path / "data", config=config) as server:
-        assert server.post(T, traces("a")).status == 200
-        until(lambda: server.get("/healthz").status == 503)
-        assert "is not archived" in server.get("/healthz").json["problems"][0]
-        assert server.post(T, traces("b")).status == 200
-        try:
-            store.start()
-            until(lambda: server.get("/healthz").status == 200)
-            until(lambda: len(archived(config)) == 2)
-            assert server.stop() == 0
-        finally:
-            store.stop()
 
 
 def test_archive_and_buffer_exclude_each_other(tmp_path: Path) -> None:

@@ -196,11 +196,11 @@ async def test_keeping_goes_on_until_it_is_fenced(tmp_path: Path) -> None:
     metadata = _LosesAnswers(tmp_path / "metadata.db")
     lease = await Leases(metadata, ttl_s=0.9).acquire(_NAME, "a")
     metadata.lose = 1
-    keeping = asyncio.ensure_future(lease.keep())
     await asyncio.sleep(0.7)
-    await Leases(metadata).acquire(_NAME, "a")
+    later = await Leases(metadata).acquire(_NAME, "a", least_epoch=7)
+    assert later.epoch == 7
     with pytest.raises(Fenced):
-        await keeping
+        await lease.keeping
     await metadata.close()
 
 

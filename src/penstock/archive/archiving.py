@@ -8,25 +8,23 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from penstock.archive.catalog import DEFAULT_ROOT, Catalog
+from penstock.archive.claim import claim
 from penstock.archive.progress import Progress
-from penstock.archive.sources import OpenLog, log_identity
-from penstock.archive.uploader import Uploader, check_belongs
-from penstock.log.survey import survey_log
+from penstock.archive.sources import OpenLog
+from penstock.archive.uploader import Uploader
 from penstock.metrics import Metrics, names, shared_metrics
 from penstock.model.clock import Clock, SystemClock
 from penstock.model.errors import ArchiveConflict, Fenced, MetadataUnavailable, ObjectsUnavailable
-from penstock.storage.files import LocalFiles
 from penstock.storage.metadata import Leases
 
 if TYPE_CHECKING:
     import uuid
     from pathlib import Path
 
-    from penstock.archive.format import Descriptor
+    from penstock.archive.claim import Claim
     from penstock.archive.settings import ArchiveSettings
     from penstock.log import Log
     from penstock.storage import Partition
@@ -64,7 +62,6 @@ class Archiving:
             catalog, lease, folder, OpenLog(log), settings, directory=directory, clock=clock
         )
         self.progress = Progress(catalog, lease, clock, store)
-        self._keeping: asyncio.Task[None] | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._fenced: Fenced | None = None
         self._closed = False
@@ -94,14 +91,14 @@ class Archiving:
             raise
 
     async def begin(self, progress_interval_s: float = 5.0) -> None:
-        """Starts what goes on in the background."""
+        """Starts what goes on in the background. Fenced: the topic was lost while it was opened."""
+        self.lease.check()
         await self.progress.load()
-        self._keeping = asyncio.ensure_future(self.lease.keep())
         self._tasks = [
             asyncio.ensure_future(self.uploader.run()),
             asyncio.ensure_future(self.progress.run(progress_interval_s)),
         ]
-        for task in (self._keeping, *self._tasks):
+        for task in (self.lease.keeping, *self._tasks):
             task.add_done_callback(self._notice_end)
 
     async def close(self, *, upload: bool = True) -> None:
@@ -119,8 +116,6 @@ class Archiving:
                 with contextlib.suppress(*_LEFT_TO_THE_NEXT):
                     await self._hand_over()
         finally:
-            if self._keeping is not None:  # until now: handing over may take longer than a lease
-                await _end(self._keeping)
             with contextlib.suppress(MetadataUnavailable):
                 await self.lease.release()
 
@@ -140,16 +135,6 @@ class Archiving:
         elif error is not None:
             _LOG.critical("%s: the archive stopped", self.catalog.topic, exc_info=error)
         self.uploader.stop()
-
-
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """A topic partition that nobody else may append to."""
-
-    catalog: Catalog
-    lease: Lease
-    end_offset: int
-    """Of the archive: no offset below may be given out again."""
 
 
 class Archiver:
@@ -188,21 +173,9 @@ class Archiver:
         )
 
     async def claim(self, partition: Partition) -> Claim:
-        """The topic for this owner, before its store is opened. LeaseHeld: another has it.
-
-        ArchiveConflict: what is on this disk is not what the archive goes on with, since another
-        owner went on meanwhile; somebody has to put it aside.
-        """
-        catalog = self.catalog(partition)
-        lease = await self._leases.acquire(catalog.lease_name, str(self._directory))
-        try:
-            last = await catalog.last()
-            await asyncio.to_thread(_check_disk, partition, last)
-        except BaseException:
-            with contextlib.suppress(MetadataUnavailable):
-                await lease.release()
-            raise
-        return Claim(catalog, lease, last.end_offset if last is not None else 0)
+        """The topic for this owner, before its store is opened; see `claim.claim`."""
+        catalog, owner = self.catalog(partition), str(self._directory)
+        return await claim(catalog, self._leases, owner, partition.log_folder)
 
     async def attach(self, partition: Partition, store: Store, claim: Claim) -> Archiving:
         """Archives an open store from now on."""
@@ -239,14 +212,6 @@ class Archiver:
         """Hands everything over. Before the stores are closed."""
         attached, self._attached = self._attached, []
         await asyncio.gather(*(one.close() for one in attached))
-
-
-def _check_disk(partition: Partition, last: Descriptor | None) -> None:
-    files = LocalFiles()
-    survey = survey_log(files, partition.log_folder)
-    if survey.files:
-        log_id = log_identity(files, partition.log_folder)
-        check_belongs(last, log_id, survey.start_offset, survey.end_offset)
 
 
 async def _end(*tasks: asyncio.Task[None]) -> None:

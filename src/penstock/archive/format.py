@@ -32,7 +32,8 @@ MAGIC: Final = b"PNSTKARC"
 VERSION: Final = 2
 """Of objects and descriptors; those of version 1 do not say which data directory they are from."""
 LEAST_HEADER_BYTES: Final = 64
-"""No header is shorter."""
+MOST_HEADER_BYTES: Final = 80
+"""No header is shorter than the one, nor longer than the other."""
 BLOCK_BYTES: Final = 24
 """What a block adds to its frames."""
 ZSTD: Final = 1

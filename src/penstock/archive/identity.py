@@ -3,40 +3,62 @@
 Both hold the same id before the first object is uploaded. Objects without an id in the metadata
 mean that the metadata is not the one that belongs to them; taken for an empty archive, it would let
 offsets repeat and every object look abandoned.
+
+Metadata that were lost cannot say whether their owner lives elsewhere. Whoever goes on with others'
+objects gives them a new id, with its epoch: the former owner, if there is one, finds that the id is
+not its own and uploads nothing more; and what it uploaded is never taken for abandoned.
 """
 
 from __future__ import annotations
 
 import json
 import uuid
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from penstock.model.errors import ArchiveConflict, ObjectExists, ObjectMissing, ObjectsUnavailable
+from penstock.archive.objects import stored_objects
+from penstock.model.errors import (
+    ArchiveConflict,
+    ObjectConflict,
+    ObjectMissing,
+    ObjectsUnavailable,
+)
 
 if TYPE_CHECKING:
     from penstock.archive.catalog import Catalog
     from penstock.storage.metadata import Lease
+    from penstock.storage.objects import Version
 
 
-async def establish(catalog: Catalog, lease: Lease) -> str:
-    """The id of the archive, made where there is none. ArchiveConflict: the halves do not match.
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """What the objects say of their archive."""
+
+    identity: str
+    epoch: int
+    """Of who gave the id; 0 where 0.1 did. Owners of earlier epochs may not know of it."""
+    version: Version
+
+
+async def establish(catalog: Catalog, lease: Lease) -> Mark:
+    """The archive's mark, made where there is none. ArchiveConflict: the halves do not match.
 
     Safe to repeat, also after a crash at any point.
     """
-    key = identity_key(catalog)
-    entry = await catalog.metadata.get(key)
-    marked = await marked_id(catalog)
+    entry = await catalog.metadata.get(identity_key(catalog))
     if entry is None:
-        if marked is not None and await _has_objects(catalog):
+        if await has_objects(catalog):
             text = f"{catalog.path} has objects, and the metadata knows nothing of them"
             raise ArchiveConflict(f"{text}: is it the right store? `archive rebuild` makes it one")
-        identity = marked or await _mark(catalog)
-        await lease.commit({key: identity.encode()})
-        return identity
-    if marked != entry.data.decode():
+        mark = await take_over(catalog, lease)
+        await lease.commit({identity_key(catalog): mark.identity.encode()})
+        return mark
+    found = await marked(catalog)
+    if found is None or found.identity != entry.data.decode():
         text = f"{catalog.path}: the metadata is of archive {entry.data.decode()}"
-        raise ArchiveConflict(f"{text}, the objects are of {marked or 'none'}")
-    return marked
+        other = found.identity if found is not None else "none"
+        raise ArchiveConflict(f"{text}, the objects are of {other}: another server went on with it")
+    return found
 
 
 def identity_key(catalog: Catalog) -> str:
@@ -44,36 +66,44 @@ def identity_key(catalog: Catalog) -> str:
     return f"{catalog.path}/archive"
 
 
-async def marked_id(catalog: Catalog) -> str | None:
-    """The id that the objects carry; None where there are none."""
+async def marked(catalog: Catalog) -> Mark | None:
+    """What the objects carry; None where there is nothing."""
+    key = identity_key(catalog)
     try:
-        found = await catalog.objects.get(identity_key(catalog))
+        found = await catalog.objects.get(key)
     except ObjectMissing:
         return None
     assert found is not None
     if len(found.data) != found.info.size:
-        raise ObjectsUnavailable(f"{identity_key(catalog)} did not come whole")
+        raise ObjectsUnavailable(f"{key} did not come whole")
     try:
-        return str(json.loads(found.data)["id"])
-    except (ValueError, KeyError, TypeError):
-        raise ArchiveConflict(
-            f"{identity_key(catalog)} does not hold the id of an archive"
-        ) from None
+        document = json.loads(found.data)
+        return Mark(str(document["id"]), int(document.get("epoch", 0)), found.info.version)
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise ArchiveConflict(f"{key} does not hold the id of an archive") from None
 
 
-async def _mark(catalog: Catalog) -> str:
-    identity = str(uuid.uuid4())
-    document = {"penstock": "archive", "version": 1, "id": identity}
+async def take_over(catalog: Catalog, lease: Lease) -> Mark:
+    """Gives the objects a new id, of this epoch. ArchiveConflict: another did the same just now.
+
+    An answer that was lost leaves an id that nobody knows, and the next call gives another.
+    """
+    identity, key = str(uuid.uuid4()), identity_key(catalog)
+    document = {"penstock": "archive", "version": 1, "id": identity, "epoch": lease.epoch}
+    data = json.dumps(document).encode()
+    before = await marked(catalog)
     try:
-        await catalog.objects.create(identity_key(catalog), json.dumps(document).encode())
-    except ObjectExists:
-        marked = await marked_id(catalog)
-        assert marked is not None
-        return marked
-    return identity
+        if before is None:
+            version = await catalog.objects.create(key, data)
+        else:
+            version = await catalog.objects.replace(key, data, before.version)
+    except ObjectConflict as error:
+        raise ArchiveConflict(f"{key} was just changed by another server") from error
+    return Mark(identity, lease.epoch, version)
 
 
-async def _has_objects(catalog: Catalog) -> bool:
-    async for _ in catalog.objects.list(catalog.objects_prefix):
+async def has_objects(catalog: Catalog) -> bool:
+    """Whether anything was uploaded, described or not."""
+    async for _ in stored_objects(catalog):
         return True
     return False

@@ -2,68 +2,76 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+import logging
 from typing import TYPE_CHECKING
 
 from penstock.archive import format as fmt
 from penstock.archive.encoder import ObjectDecoder
-from penstock.archive.identity import identity_key, marked_id
+from penstock.archive.identity import has_objects, identity_key, take_over
+from penstock.archive.objects import choose, stored_objects, undescribed
 from penstock.model.errors import ArchiveConflict, Damaged, FormatError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Sequence
 
     from penstock.archive.catalog import Catalog
     from penstock.archive.format import Descriptor
     from penstock.storage.metadata import Lease
     from penstock.storage.objects import ObjectInfo
 
+_LOG = logging.getLogger(__name__)
 _TOGETHER = 20
 
 
 async def rebuild_descriptors(catalog: Catalog, lease: Lease) -> tuple[list[Descriptor], list[str]]:
     """Reads every object and describes those that follow each other; also returns what it left.
 
-    ArchiveConflict: there are descriptors already. Objects that cannot be
-    read to their end, and first attempts that a later object covers, are left alone. Safe to repeat
-    after an interruption that left no descriptor; the archive is usable when all are there.
+    ArchiveConflict: the metadata know the archive. Objects that cannot be read to their end, and
+    first attempts that a later object covers, are left alone. Safe to repeat after an interruption:
+    descriptors without the archive's id are what an earlier attempt left, and stay.
     """
-    if await catalog.first() is not None:
+    if await catalog.metadata.get(identity_key(catalog)) is not None:
         raise ArchiveConflict(f"{catalog.path} has descriptors; nothing was changed")
-    identity = await marked_id(catalog)
-    if identity is None:
+    if not await has_objects(catalog):
         return [], []
+    mark = await take_over(catalog, lease)
     found, unreadable = await _described(catalog)
     chosen = choose(found)
     # The newest first: what is interrupted does not look like a shorter archive to go on with.
-    for start in range(0, len(chosen), _TOGETHER):
-        some = chosen[::-1][start : start + _TOGETHER]
-        puts = {
-            catalog.descriptor_key(one.start_offset): fmt.encode_descriptor(one) for one in some
-        }
-        await lease.commit(puts, conditions=dict.fromkeys(puts, None))
-    await lease.commit({identity_key(catalog): identity.encode()})
+    await _describe(catalog, lease, chosen[::-1])
+    # The id is what makes them an archive: every descriptor is there before it.
+    await lease.commit({identity_key(catalog): mark.identity.encode()})
     kept = {one.object_id for one in chosen}
     return chosen, unreadable + [one.object_id for one in found if one.object_id not in kept]
 
 
-def choose(found: Iterable[Descriptor]) -> list[Descriptor]:
-    """The objects that follow each other, from the lowest offset on.
+async def adopt(catalog: Catalog, lease: Lease, last: Descriptor | None, end: int) -> int:
+    """Describes what was uploaded behind the newest descriptor and ends at `end` or before.
 
-    Of several that begin together the one of the latest epoch, then the longest: what an attempt
-    without an answer left is always earlier or shorter. Where none follows the next higher does.
+    For a log that begins at `end` and so cannot give those messages any more: an owner that lost
+    its disk uploaded them and could not say so, or the metadata are older than the objects.
+    Returns how many objects it described.
     """
-    by_start: dict[int, list[Descriptor]] = defaultdict(list)
-    for one in found:
-        by_start[one.start_offset].append(one)
-    chosen: list[Descriptor] = []
-    position = 0
-    for start in sorted(by_start):
-        if start >= position:
-            best = max(by_start[start], key=lambda one: (one.epoch, one.end_offset))
-            chosen.append(best)
-            position = best.end_offset
-    return chosen
+    behind = [one async for one in undescribed(catalog, last) if one.end_offset <= end]
+    found: list[Descriptor] = []
+    for one in choose(behind, last.end_offset if last is not None else 0):
+        try:
+            found.append(await describe_object(catalog, one.info))
+        except FormatError as error:
+            _LOG.error("%s: not in the archive: %s", catalog.topic, error)
+    await _describe(catalog, lease, found)
+    return len(found)
+
+
+async def _describe(catalog: Catalog, lease: Lease, found: Sequence[Descriptor]) -> None:
+    standing = {one.start_offset for one in await catalog.all()}
+    new = [one for one in found if one.start_offset not in standing]
+    for start in range(0, len(new), _TOGETHER):
+        some = new[start : start + _TOGETHER]
+        puts = {
+            catalog.descriptor_key(one.start_offset): fmt.encode_descriptor(one) for one in some
+        }
+        await lease.commit(puts, conditions=dict.fromkeys(puts, None))
 
 
 async def describe_object(catalog: Catalog, info: ObjectInfo) -> Descriptor:
@@ -99,14 +107,11 @@ async def describe_object(catalog: Catalog, info: ObjectInfo) -> Descriptor:
 
 async def _described(catalog: Catalog) -> tuple[list[Descriptor], list[str]]:
     found, unreadable = [], []
-    async for info in catalog.objects.list(catalog.objects_prefix):
-        name = info.key.removeprefix(catalog.objects_prefix)
-        if fmt.parse_object_id(name) is None:
-            continue
+    async for one in stored_objects(catalog):
         try:
-            found.append(await describe_object(catalog, info))
+            found.append(await describe_object(catalog, one.info))
         except FormatError:
-            unreadable.append(name)
+            unreadable.append(one.info.key.removeprefix(catalog.objects_prefix))
     return found, unreadable
 
 

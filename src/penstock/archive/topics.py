@@ -14,12 +14,10 @@ from typing import TYPE_CHECKING, Literal
 
 from penstock.archive.archiving import Archiving
 from penstock.archive.catalog import DEFAULT_ROOT, Catalog
-from penstock.archive.identity import establish
-from penstock.archive.sources import log_identity
+from penstock.archive.claim import claim
 from penstock.archive.tiered import LiveLog, TieredReader, earliest_offset
-from penstock.archive.uploader import CHECKPOINT_NAME, check_belongs
+from penstock.archive.uploader import CHECKPOINT_NAME
 from penstock.log import Log
-from penstock.log.survey import survey_log
 from penstock.model.clock import Clock, SystemClock
 from penstock.model.errors import ArchiveConflict
 from penstock.storage.files import LocalFiles
@@ -28,7 +26,7 @@ from penstock.storage.metadata import Leases
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from penstock.archive.format import Descriptor
+    from penstock.archive.claim import Claim
     from penstock.archive.progress import Progress
     from penstock.archive.settings import ArchiveSettings
     from penstock.log.cache import Batch
@@ -100,17 +98,15 @@ class Topics:
         partition = self._directory.partition(topic, number)
         await asyncio.to_thread(_refuse_where_open, LocalFiles(), partition)
         catalog = Catalog(self._objects, self._metadata, topic, number, root=self._root)
-        lease = await self._leases.acquire(catalog.lease_name, self._owner)
+        claimed = await self._claim(catalog, partition)
         try:
-            await establish(catalog, lease)
-            last = await catalog.last()
-            log = await asyncio.to_thread(self._open_log, partition, last)
+            log = await asyncio.to_thread(self._open_log, partition, claimed.end_offset)
         except BaseException:
-            await lease.release()
+            await claimed.lease.release()
             raise
         opened = ArchivedTopic(
             catalog,
-            lease,
+            claimed.lease,
             partition.folder,
             log,
             self._archive_settings,
@@ -124,14 +120,21 @@ class Topics:
             raise
         return opened
 
-    def _open_log(self, partition: Partition, last: Descriptor | None) -> Log:
-        set_aside_strange_log(LocalFiles(), partition.folder, last)
+    async def _claim(self, catalog: Catalog, partition: Partition) -> Claim:
+        claiming = (catalog, self._leases, self._owner, partition.log_folder)
+        try:
+            return await claim(*claiming)
+        except ArchiveConflict as conflict:
+            await asyncio.to_thread(set_aside, LocalFiles(), partition.folder, conflict)
+            return await claim(*claiming)
+
+    def _open_log(self, partition: Partition, least_offset: int) -> Log:
         return Log.open(
             partition.log_folder,
             self._log_settings,
             name=f"{partition.topic}/{partition.number}",
             clock=self._clock,
-            least_offset=last.end_offset if last is not None else 0,
+            least_offset=least_offset,
         )
 
 
@@ -205,23 +208,15 @@ def _refuse_where_open(files: Files, partition: Partition) -> None:
         files.lock(partition.log_folder / ".lock").release()
 
 
-def set_aside_strange_log(files: Files, folder: Path, last: Descriptor | None) -> Path | None:
-    """Renames a log that does not belong to its archive; returns its new place, or None."""
-    log_folder = folder / "log"
-    survey = survey_log(files, log_folder)
-    if not survey.files:
-        return None
-    log_id = log_identity(files, log_folder)
-    try:
-        check_belongs(last, log_id, survey.start_offset, survey.end_offset)
-    except ArchiveConflict as conflict:
-        taken = set(files.names(folder))
-        aside = next(n for n in range(1, len(taken) + 2) if f"log.aside-{n}" not in taken)
-        target = folder / f"log.aside-{aside}"
-        _LOG.error("%s is set aside as %s: %s", log_folder, target.name, conflict)
-        files.rename(log_folder, target)
-        if CHECKPOINT_NAME in taken:
-            files.remove(folder / CHECKPOINT_NAME)
-        files.sync_folder(folder)
-        return target
-    return None
+def set_aside(files: Files, folder: Path, conflict: ArchiveConflict) -> Path:
+    """Renames a log that does not belong to its archive; returns its new place."""
+    taken = set(files.names(folder))
+    aside = next(n for n in range(1, len(taken) + 2) if f"log.aside-{n}" not in taken)
+    target = folder / f"log.aside-{aside}"
+    _LOG.error("%s is set aside as %s: %s", folder / "log", target.name, conflict)
+    # What is renamed holds messages that nobody else may have: it is never deleted.
+    files.rename(folder / "log", target)
+    if CHECKPOINT_NAME in taken:
+        files.remove(folder / CHECKPOINT_NAME)
+    files.sync_folder(folder)
+    return target

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from penstock.archive.catalog import Catalog
     from penstock.archive.format import Descriptor
+    from penstock.archive.identity import Mark
     from penstock.archive.settings import ArchiveSettings
     from penstock.model.clock import Clock
     from penstock.storage.metadata import Lease
@@ -30,6 +31,8 @@ class Upkeep:
         self._lease = lease
         self._settings = settings
         self._clock = clock
+        self.mark: Mark | None = None
+        """The archive's; nothing is cleaned before it is known."""
 
     async def retain(self) -> int:
         """Removes what retention allows, oldest first; returns how many objects.
@@ -51,6 +54,8 @@ class Upkeep:
 
     async def clean(self) -> int:
         """Removes objects that no descriptor names, nor ever will; returns how many.
+
+        Not those from before the present id: their owner may live, with metadata of its own.
 
         An object that a list does not show yet is found by the next cleaning.
         """
@@ -76,6 +81,8 @@ class Upkeep:
         if parsed is None:
             return False
         epoch, start, _ = parsed
+        if self.mark is None or epoch < self.mark.epoch:
+            return False
         return epoch < self._lease.epoch or (epoch == self._lease.epoch and start < end)
 
 

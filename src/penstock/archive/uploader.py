@@ -17,7 +17,9 @@ from typing import TYPE_CHECKING
 
 from penstock.archive import format as fmt
 from penstock.archive.carrier import Carrier
-from penstock.archive.identity import establish
+from penstock.archive.claim import check_belongs, newest_stored
+from penstock.archive.identity import establish, identity_key
+from penstock.archive.rebuild import adopt, rebuild_descriptors
 from penstock.archive.settings import ArchiveSettings
 from penstock.archive.sources import log_identity
 from penstock.archive.upkeep import Upkeep
@@ -168,6 +170,9 @@ class Uploader:
 
     async def tidy(self) -> None:
         """Applies retention and removes what interrupted uploads left behind."""
+        # Nothing is removed before the metadata is known to be that of these objects: to a lost
+        # one every object looks abandoned.
+        await self._synchronised()
         await self._upkeep.retain()
         await self._upkeep.clean()
 
@@ -212,20 +217,46 @@ class Uploader:
     # --- where it is ---------------------------------------------------------------------------
 
     async def _synchronised(self) -> int:
-        """The end of the archive, from the metadata where this object is not certain of it."""
-        if not self._is_certain:
+        """The end of the archive, from the metadata where this object is not certain of it.
+
+        ArchiveConflict before anything is added or removed: another server has the archive now.
+        """
+        if self._is_certain:
             await establish(self.catalog, self._lease)
+        else:
+            await self._know_the_archive()
             last = await self.catalog.last()
             place = await asyncio.to_thread(self._read_checkpoint)
-            log_id = await asyncio.to_thread(log_identity, self._files, self._log_folder)
-            firsts = await asyncio.to_thread(log_files, self._files, self._log_folder)
-            end = last.end_offset if last is not None else 0
-            check_belongs(last, log_id, firsts[0] if firsts else end, self._source.end_offset())
-            start = end if last is not None or not firsts else firsts[0]
+            log_id, first, log_end = await asyncio.to_thread(self._extent)
+            if first > (last.end_offset if last is not None else 0):
+                await adopt(self.catalog, self._lease, last, first)
+                last = await self.catalog.last()
+            check_belongs(last, log_id, first, log_end)
+            start = last.end_offset if last is not None else first
             self._place = place if place is not None and place.offset == start else None
             self._settle(start)
         assert self._archived is not None
         return self._archived
+
+    def _extent(self) -> tuple[uuid.UUID | None, int, int]:
+        """Whose log it is, its first offset and its end."""
+        log_id = log_identity(self._files, self._log_folder)
+        firsts = log_files(self._files, self._log_folder)
+        end = self._source.end_offset()
+        return log_id, firsts[0] if firsts else end, end
+
+    async def _know_the_archive(self) -> None:
+        """Both halves are of one archive. Where the metadata was lost, it is made again first."""
+        known = await self.catalog.metadata.get(identity_key(self.catalog))
+        if known is None and (newest := await newest_stored(self.catalog)) is not None:
+            # Looked at first: who cannot go on with the objects does not take them over either.
+            check_belongs(newest, *await asyncio.to_thread(self._extent))
+            self.failure = "the metadata is lost: the objects are being described again"
+            _LOG.warning("%s: %s", self.catalog.topic, self.failure)
+            made, left = await rebuild_descriptors(self.catalog, self._lease)
+            text = "%s: %d objects are described again, %d left alone"
+            _LOG.warning(text, self.catalog.topic, len(made), len(left))
+        self._upkeep.mark = await establish(self.catalog, self._lease)
 
     def _settle(self, archived: int) -> None:
         self._archived, self._is_certain = archived, True
@@ -285,23 +316,6 @@ class Uploader:
             _LOG.warning("%s is not archived at present: %s", self.catalog.topic, error)
         self.failure = str(error)
         self._is_certain = False
-
-
-def check_belongs(
-    last: Descriptor | None, log_id: uuid.UUID | None, first_offset: int, end_offset: int
-) -> None:
-    """ArchiveConflict where the log cannot be the one that the archive continues with.
-
-    It is the log that made the newest object, or one that begins where the archive ends.
-    """
-    if last is None or log_id is None:
-        return
-    if str(log_id) != last.log_id and first_offset < last.end_offset:
-        text = f"the archive holds offsets to {last.end_offset} of log {last.log_id}"
-        raise ArchiveConflict(f"{text}, and log {log_id} begins at {first_offset} with others")
-    if end_offset < last.end_offset:
-        text = f"the log ends at offset {end_offset}, its archive at {last.end_offset}"
-        raise ArchiveConflict(f"{text}: the log would give out offsets a second time")
 
 
 _TRANSIENT = (

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from penstock.archive import ArchiveSettings, Uploader
+    from penstock.archive import ArchiveSettings, Catalog
     from penstock.model import Topic
     from penstock.storage import Partition
     from penstock.storage.metadata import Lease, Leases, Metadata
@@ -165,11 +165,12 @@ async def _rebuilt(
     objects: ObjectStore, metadata: Metadata, topic: Topic, partition: int, root: str
 ) -> dict[str, Any]:
     from penstock.archive import Catalog
+    from penstock.archive.claim import acquire_later
     from penstock.archive.rebuild import rebuild_descriptors
     from penstock.storage.metadata import Leases
 
     catalog = Catalog(objects, metadata, topic, partition, root=root)
-    lease = await Leases(metadata).acquire(catalog.lease_name, "rebuild")
+    lease = await acquire_later(catalog, Leases(metadata), "rebuild")
     try:
         made, left = await rebuild_descriptors(catalog, lease)
     finally:
@@ -229,35 +230,27 @@ async def _upload_one(
     from penstock.storage import LocalFiles
 
     catalog = Catalog(objects, metadata, partition.topic, partition.number, root=root)
-    lease = await _acquired(leases, catalog.lease_name, f"{directory}/upload", patience_s)
+    lease = await _acquired(catalog, leases, f"{directory}/upload", patience_s)
     source = SealedFiles(LocalFiles(), partition.log_folder)
     folder = partition.folder
     uploader = Uploader(catalog, lease, folder, source, settings, directory=directory)
     try:
-        await _drained(uploader, lease)
+        await uploader.drain()
+        await uploader.tidy()
     finally:
         await lease.release()
     totals = asdict(uploader.totals)
     return {"topic": str(partition.topic), "partition": partition.number, **totals}
 
 
-async def _drained(uploader: Uploader, lease: Lease) -> None:
-    keeping = asyncio.ensure_future(lease.keep())
-    try:
-        await uploader.drain()
-        await uploader.tidy()
-    finally:
-        keeping.cancel()
-        await asyncio.gather(keeping, return_exceptions=True)
-
-
-async def _acquired(leases: Leases, name: str, owner: str, patience_s: float) -> Lease:
+async def _acquired(catalog: Catalog, leases: Leases, owner: str, patience_s: float) -> Lease:
     """Waits for an owner that may be gone; LeaseHeld names one that lives."""
+    from penstock.archive.claim import acquire_later
     from penstock.model.errors import LeaseHeld
 
     while True:
         try:
-            return await leases.acquire(name, owner)
+            return await acquire_later(catalog, leases, owner)
         except LeaseHeld as held:
             if held.retry_after_s > patience_s:
                 raise

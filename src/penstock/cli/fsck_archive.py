@@ -6,8 +6,9 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Final
 
 from penstock.archive import Catalog, archived_partitions, verify_archive
+from penstock.archive.claim import acquire_later
 from penstock.archive.format import parse_object_id
-from penstock.archive.identity import identity_key, marked_id
+from penstock.archive.identity import identity_key, marked
 from penstock.archive.rebuild import rebuild_descriptors
 from penstock.cli.fsck_report import counted
 from penstock.model import Topic
@@ -96,7 +97,7 @@ class ArchiveCheck:
             catalog = self._catalog(place)
             if not infos or not await self._is_forgotten(catalog):
                 continue
-            lease = await Leases(self._metadata).acquire(catalog.lease_name, "fsck")
+            lease = await acquire_later(catalog, Leases(self._metadata), "fsck")
             try:
                 _, kept = await rebuild_descriptors(catalog, lease)
             finally:
@@ -122,20 +123,21 @@ class ArchiveCheck:
     async def _is_forgotten(self, catalog: Catalog) -> bool:
         """Whether the metadata knows nothing of an archive whose objects are marked."""
         entry = await self._metadata.get(identity_key(catalog))
-        return entry is None and await catalog.first() is None
+        return entry is None
 
     async def _check_identity(
         self, catalog: Catalog, infos: list[ObjectInfo], found: Findings
     ) -> None:
         where = f"{self._url}/{identity_key(catalog)}"
         try:
-            marked = await marked_id(catalog)
+            mark = await marked(catalog)
         except ArchiveConflict as error:
             found.add_damage(where, str(error), kind="identity")
             return
         entry = await self._metadata.get(identity_key(catalog))
-        if entry is not None and marked != entry.data.decode(errors="replace"):
-            text = f"the metadata is of another archive than the objects, which are of {marked}"
+        identity = mark.identity if mark is not None else None
+        if entry is not None and identity != entry.data.decode(errors="replace"):
+            text = f"the metadata is of another archive than the objects, which are of {identity}"
             found.add_damage(where, text, kind="identity")
         elif infos and await self._is_forgotten(catalog):
             first, count = _offsets(infos)

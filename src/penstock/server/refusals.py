@@ -7,16 +7,7 @@ import logging
 import math
 from typing import TYPE_CHECKING, Any, Final
 
-from penstock.model.errors import (
-    Fenced,
-    InvalidArgument,
-    LogUnavailable,
-    MetadataUnavailable,
-    ObjectsUnavailable,
-    PenstockError,
-    Retryable,
-    StoreUnavailable,
-)
+from penstock.model.errors import InvalidArgument, PenstockError, Retryable
 
 if TYPE_CHECKING:
     from google.rpc.status_pb2 import Status
@@ -25,9 +16,6 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 MESSAGE_CHARACTERS: Final = 1000
 """Longer texts do not fit into what gRPC clients take as trailers."""
-
-
-_ELSEWHERE: Final = (Fenced, MetadataUnavailable, ObjectsUnavailable)
 
 
 class Cause(enum.Enum):
@@ -95,17 +83,22 @@ class Refusal(Exception):
 
 
 def refusal_of(error: PenstockError) -> Refusal:
-    """What a client is told of an error of the store."""
+    """What a client is told of an error of the store.
+
+    Only what is wrong with the request itself is for good. Another server has the topic, what the
+    store needs is away, a file is damaged: all that may be mended, and exporters throw away what
+    is answered otherwise.
+    """
     if isinstance(error, InvalidArgument):
         return Refusal(Cause.INVALID, str(error))
     if isinstance(error, Retryable):
         return Refusal(Cause.BUSY, str(error), retry_after_s=error.retry_after_s)
-    if isinstance(error, _ELSEWHERE):
-        # Another server has the topic now; or what it needs is away for a while.
-        return Refusal(Cause.UNAVAILABLE, str(error), retry_after_s=5.0)
-    if isinstance(error, StoreUnavailable | LogUnavailable):
-        return Refusal(Cause.UNAVAILABLE, str(error), retry_after_s=5.0)
-    return Refusal(Cause.FAILED, str(error))
+    return unavailable(error)
+
+
+def unavailable(error: Exception) -> Refusal:
+    """It is not the request's fault: the client is to send it again."""
+    return Refusal(Cause.UNAVAILABLE, str(error), retry_after_s=5.0)
 
 
 def refusal_for(error: Exception) -> Refusal:

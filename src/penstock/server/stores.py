@@ -8,7 +8,7 @@ import functools
 import logging
 from typing import TYPE_CHECKING, Any, Final
 
-from penstock.model.errors import PenstockError
+from penstock.model.errors import MetadataUnavailable, ObjectsUnavailable, PenstockError
 from penstock.model.topics import Topic
 from penstock.otel.signals import Signal
 from penstock.server.refusals import Cause, Refusal, refusal_of
@@ -69,8 +69,12 @@ class Stores:
         await self.open_missing()
 
     async def open_missing(self) -> None:
-        """Tries again what could not be opened; it must not keep the others from being served."""
-        for topic, number in list(self._missing):
+        """Tries again what could not be opened, and what stopped since.
+
+        It must not keep the others from being served.
+        """
+        stopped = [key for key, store in self._open.items() if self._has_stopped(store)]
+        for topic, number in [*self._missing, *stopped]:
             signal = _signal_of(topic)
             assert signal is not None
             with contextlib.suppress(Refusal):
@@ -98,7 +102,8 @@ class Stores:
         store = self._open.get(key)
         if store is not None and not self._has_stopped(store):
             return store
-        if key not in self._opening and len(self._open) + len(self._opening) >= MAX_TOPICS:
+        known = len(self._open) + len(self._opening) + len(self._missing)
+        if key not in self._opening and key not in self._missing and known >= MAX_TOPICS:
             raise Refusal(Cause.BUSY, f"there are {MAX_TOPICS} topics already", retry_after_s=60.0)
         return await self._open_once(key, signal)
 
@@ -178,14 +183,19 @@ class Stores:
         except BaseException:
             if store is not None:
                 await store.close_async()
-            await claim.lease.release()
+            with contextlib.suppress(MetadataUnavailable):  # it runs out by itself
+                await claim.lease.release()
             raise
         return store
 
     def _note_missing(self, key: _Key, error: Exception) -> None:
-        """It is tried again, and its problem shown; new topics are left to their clients."""
+        """It is tried again, and its problem shown; new topics are left to their clients.
+
+        Not where it is the archive that keeps them from being opened: that is for people to see.
+        """
         topic, number = key
-        if self._directory.partition(topic, number).folder.is_dir():
+        waits = isinstance(error, (ObjectsUnavailable, MetadataUnavailable))
+        if waits or self._directory.partition(topic, number).folder.is_dir():
             if self._missing.get(key) != str(error):
                 _LOG.error("%s/%d cannot be opened: %s", topic, number, error)
             self._missing[key] = str(error)

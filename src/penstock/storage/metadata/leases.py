@@ -4,6 +4,9 @@ No clocks are compared. The holder renews; a contender takes over after it has i
 lease stand still for the whole of its duration; the holder stops trusting its lease before that,
 counted from the beginning of its last renewal. Every change it makes through the lease is also
 conditional on the epoch, so that even a holder that slept changes nothing.
+
+A lease is renewed from the moment it is taken until it is given back or lost: what its holder does
+meanwhile may take as long as it likes.
 """
 
 from __future__ import annotations
@@ -47,8 +50,8 @@ class Leases:
         self._clock = clock or SystemClock()
         self._still_since: dict[str, tuple[int, float]] = {}
 
-    async def acquire(self, name: str, owner: str) -> Lease:
-        """Takes the lease `name` for `owner`, with the next epoch.
+    async def acquire(self, name: str, owner: str, *, least_epoch: int = 1) -> Lease:
+        """Takes the lease `name` for `owner`, with the next epoch, or a later one, and keeps it.
 
         At once where nobody has it, where it was given back, or where `owner` itself has it: its
         earlier epoch is fenced. LeaseHeld where another owner has it and lives; call again after
@@ -59,7 +62,7 @@ class Leases:
         if holder is not None and holder.owner != owner:
             self._refuse_while_held(name, holder, beat)
         began = self._clock.monotonic()
-        epoch = holder.epoch + 1 if holder is not None else 1
+        epoch = max(least_epoch, holder.epoch + 1 if holder is not None else 1)
         mine = Holder(epoch, owner, uuid.uuid4().hex, self._ttl_s)
         revision = await self._take(name, mine, found, beat)
         return Lease(self._metadata, name, mine, revision, self._clock, began)
@@ -117,7 +120,7 @@ class Lease:
         clock: Clock,
         began: float,
     ) -> None:
-        """Use `Leases.acquire`."""
+        """Use `Leases.acquire`: it is kept from here on."""
         self.name = name
         self.owner = holder.owner
         self.epoch = holder.epoch
@@ -128,6 +131,9 @@ class Lease:
         self._renewed_at = began
         self._beats = 0
         self._lost: str | None = None
+        self.keeping = asyncio.ensure_future(self._keep())
+        """Ends by Fenced when the lease is lost, and is cancelled when it is given back."""
+        self.keeping.add_done_callback(lambda task: task.cancelled() or task.exception())
 
     def check(self) -> None:
         """Fenced where the lease is lost, or may be. Cheap: asks the clock, not the store.
@@ -164,7 +170,7 @@ class Lease:
         self._beats += 1
         self._renewed_at = began
 
-    async def keep(self) -> None:
+    async def _keep(self) -> None:
         """Renews until it is cancelled, or raises Fenced. An unreachable store is asked again."""
         while True:
             await asyncio.sleep(self.ttl_s / _RENEWALS_PER_TTL)
@@ -174,7 +180,12 @@ class Lease:
                 self.check()
 
     async def release(self) -> None:
-        """Gives it back, so that anybody may take it at once. No error where it is lost."""
+        """Gives it back, so that anybody may take it at once. No error where it is lost.
+
+        MetadataUnavailable: it is not kept any more, and runs out by itself.
+        """
+        self.keeping.cancel()
+        await asyncio.gather(self.keeping, return_exceptions=True)
         beat = Beat(self.epoch, self._beats + 1, released=True)
         try:
             await self.commit({_beat_key(self.name): encode_beat(beat)})

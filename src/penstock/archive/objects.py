@@ -1,0 +1,79 @@
+"""What the objects' names say: which are there, of which offsets, and which follow each other."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
+
+from penstock.archive.format import object_id, parse_object_id
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterable
+    from typing import Protocol
+
+    from penstock.archive.catalog import Catalog
+    from penstock.archive.format import Descriptor
+    from penstock.storage.objects import ObjectInfo
+
+    class Ranged(Protocol):
+        """Messages of an epoch."""
+
+        @property
+        def epoch(self) -> int: ...
+
+        @property
+        def start_offset(self) -> int: ...
+
+        @property
+        def end_offset(self) -> int: ...
+
+
+R = TypeVar("R", bound="Ranged")
+
+
+@dataclass(frozen=True, slots=True)
+class StoredObject:
+    """An object that is in the store, described or not."""
+
+    epoch: int
+    start_offset: int
+    end_offset: int
+    info: ObjectInfo
+
+
+async def stored_objects(catalog: Catalog, after: str | None = None) -> AsyncIterator[StoredObject]:
+    """Every object behind the key, in the order of epochs and offsets; other names are no objects.
+
+    An upload appears whole or not at all, so each of them is whole.
+    """
+    async for info in catalog.objects.list(catalog.objects_prefix, after=after):
+        parsed = parse_object_id(info.key.removeprefix(catalog.objects_prefix))
+        if parsed is not None:
+            yield StoredObject(*parsed, info)
+
+
+def undescribed(catalog: Catalog, last: Descriptor | None) -> AsyncIterator[StoredObject]:
+    """The objects behind the newest that is described, from its epoch on: few, as a rule."""
+    if last is None:
+        return stored_objects(catalog)
+    named = object_id(last.epoch, last.start_offset, last.end_offset)
+    return stored_objects(catalog, catalog.object_key(named))
+
+
+def choose(found: Iterable[R], position: int = 0) -> list[R]:
+    """The objects that follow each other, from the lowest offset on that is not below `position`.
+
+    Of several that begin together the one of the latest epoch, then the longest: what an attempt
+    without an answer left is always earlier or shorter. Where none follows the next higher does.
+    """
+    by_start: dict[int, list[R]] = defaultdict(list)
+    for one in found:
+        by_start[one.start_offset].append(one)
+    chosen: list[R] = []
+    for start in sorted(by_start):
+        if start >= position:
+            best = max(by_start[start], key=lambda one: (one.epoch, one.end_offset))
+            chosen.append(best)
+            position = best.end_offset
+    return chosen
