@@ -8,6 +8,7 @@ import pytest
 
 from tests.cli.lakes import make_lake
 from tests.cli.running import run
+from tests.lake.helpers import SOURCE
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -51,7 +52,7 @@ def test_table_metadata_are_explained(lake: Path) -> None:
     assert (said["kind"], said["format_version"]) == ("table metadata", 2)
     assert [row["rows"] for row in said["snapshots"]][-2:] == ["40", "70"]
     assert said["current_snapshot"] == said["snapshots"][-1]["snapshot"]
-    assert said["positions"][0].startswith("/default/traces partition 0: segment ")
+    assert said["positions"][0].startswith(f"/default/traces partition 0 of {SOURCE}: segment ")
 
 
 def test_manifests_are_explained(lake: Path) -> None:

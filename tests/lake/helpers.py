@@ -12,12 +12,13 @@ import pyarrow as pa
 from penstock.lake.commit import claim, commit
 from penstock.lake.files import files_of_day
 from penstock.lake.layout import batch_key, replacement_key
-from penstock.lake.positions import Position, Source, read_positions
+from penstock.lake.positions import read_positions
 from penstock.lake.replace import replace
 from penstock.lake.schemas import SPANS
 from penstock.lake.target import Target
 from penstock.lake.writer import write_rows
 from penstock.model.clock import SystemClock
+from penstock.model.positions import Position, SourcePartition, of_sources
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -26,11 +27,12 @@ if TYPE_CHECKING:
 
     from penstock.lake.commit import Committed
     from penstock.lake.files import WrittenFile
-    from penstock.lake.positions import Positions
+    from penstock.model.positions import Positions
 
 DAY = dt.date(2025, 11, 15)
 NEXT_DAY = dt.date(2025, 11, 16)
-TRACES = Source("/default/traces", 0)
+SOURCE = "3d2c55a2-93e8-4a27-9cf7-9c7e3d6f0a11"
+TRACES = SourcePartition(SOURCE, "/default/traces", 0)
 _SECOND_NS = 1_000_000_000
 
 
@@ -56,8 +58,9 @@ def span(number: int, day: dt.date | None = DAY, **columns: Any) -> dict[str, An
         "kind": "SPAN_KIND_SERVER",
         "attributes": [("http.request.method", "GET"), ("number", str(number))],
         "resource": {"attributes": [("service.name", f"service-{number % 3}")]},
+        "_source": TRACES.source,
         "_topic": TRACES.topic,
-        "_partition": TRACES.partition,
+        "_topic_partition": TRACES.partition,
         "_offset": number,
     }
     if day is not None:
@@ -95,15 +98,17 @@ class Batch:
 class Flush:
     """A writer that has claimed the table."""
 
-    def __init__(self, table: Table) -> None:
+    def __init__(self, table: Table, source: str = SOURCE) -> None:
         self.table = table
-        self.epoch = claim(table)
+        self.source = source
+        self.epoch = claim(table, [source])
 
-    def batch(self, *rows: pa.Table, source: Source = TRACES) -> Batch:
+    def batch(self, *rows: pa.Table, place: SourcePartition | None = None) -> Batch:
         """The rows as files, one part a table, behind where the table is; not committed."""
-        start = read_positions(self.table)
-        before = start.get(source, Position(0, 0))
-        end = {**start, source: Position(before.segment_seq + 1, before.offset + 10)}
+        place = place or TRACES._replace(source=self.source)
+        start = of_sources(read_positions(self.table), {self.source})
+        before = start.get(place, Position(0, 0))
+        end = {**start, place: Position(before.segment_seq + 1, before.offset + 10)}
         key = batch_key(start, end, self.epoch)
         target = Target.of(self.table)
         files = [
@@ -111,9 +116,9 @@ class Flush:
         ]
         return Batch(files, start, end, self.epoch)
 
-    def flush(self, *rows: pa.Table, source: Source = TRACES) -> Committed:
+    def flush(self, *rows: pa.Table, place: SourcePartition | None = None) -> Committed:
         """Writes and commits the rows."""
-        return self.batch(*rows, source=source).commit_to(self.table)
+        return self.batch(*rows, place=place).commit_to(self.table)
 
 
 def numbers(table: Table) -> list[int]:

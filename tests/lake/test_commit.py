@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -12,15 +13,17 @@ from pyiceberg.exceptions import CommitFailedException
 
 from penstock.lake import transaction
 from penstock.lake.commit import claim, commit
-from penstock.lake.positions import Position, Source, read_epoch, read_positions
+from penstock.lake.positions import encode_positions, read_epochs, read_positions
 from penstock.model.errors import CommitConflict, CommitContended, Fenced, InvalidArgument
+from penstock.model.positions import UNKNOWN, Position, SourcePartition
 
-from .helpers import DAY, NEXT_DAY, TRACES, Flush, compact, numbers, spans
+from .helpers import DAY, NEXT_DAY, SOURCE, TRACES, Flush, compact, numbers, spans
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
     from penstock.lake.tables import Lake
+    from penstock.model.positions import Positions
 
 
 def intercept(
@@ -64,11 +67,11 @@ def test_a_commit_of_nothing_makes_no_snapshot(table: Table) -> None:
     assert table.metadata_location == location
 
 
-def test_sources_have_positions_of_their_own(table: Table) -> None:
+def test_partitions_have_positions_of_their_own(table: Table) -> None:
     """A batch leaves those that it does not read where they are."""
-    flush, other = Flush(table), Source("/tenant/traces", 3)
+    flush, other = Flush(table), SourcePartition(SOURCE, "/tenant/traces", 3)
     flush.flush(spans([1]))
-    flush.flush(spans([2]), source=other)
+    flush.flush(spans([2]), place=other)
     assert read_positions(table) == {TRACES: Position(1, 10), other: Position(1, 10)}
 
 
@@ -102,7 +105,7 @@ def test_a_claim_in_the_middle_of_a_commit_fences_it(
     batch = old.batch(spans(range(5)))
 
     def claim_first(go_on: Callable[[], Any]) -> Any:
-        claim(lake.table("spans"))
+        claim(lake.table("spans"), [SOURCE])
         return go_on()
 
     intercept(table, monkeypatch, claim_first)
@@ -115,9 +118,9 @@ def test_a_commit_from_other_positions_is_fenced(lake: Lake, table: Table) -> No
     """Two writers that share an epoch by mistake do not write a range twice."""
     one = Flush(table)
     batch = one.batch(spans(range(5)))
-    twin = Flush.__new__(Flush)
-    twin.table, twin.epoch = lake.table("spans"), one.epoch
-    twin.flush(spans(range(5)), spans([5]), source=Source("/default/traces", 1))
+    twin = copy.copy(one)
+    twin.table = lake.table("spans")
+    twin.flush(spans(range(5)), spans([5]), place=SourcePartition(SOURCE, "/default/traces", 1))
     with pytest.raises(Fenced, match="the batch begins at"):
         batch.commit_to(table)
     assert numbers(table) == list(range(6))
@@ -129,9 +132,9 @@ def test_of_writers_that_race_one_succeeds(lake: Lake, table: Table) -> None:
     gate, results = threading.Barrier(4), []
 
     def write(number: int) -> None:
-        mine = Flush.__new__(Flush)
-        mine.table, mine.epoch = lake.table("spans"), first.epoch
-        batch = mine.batch(spans([number]), source=Source("/default/traces", number))
+        mine = copy.copy(first)
+        mine.table = lake.table("spans")
+        batch = mine.batch(spans([number]), place=TRACES._replace(partition=number))
         gate.wait()
         try:
             results.append(batch.commit_to(mine.table).snapshot_id)
@@ -155,7 +158,7 @@ def test_every_claim_is_another_epoch(lake: Lake, table: Table) -> None:
     def take() -> None:
         mine = lake.table("spans")
         gate.wait()
-        epochs.append(claim(mine))
+        epochs.append(claim(mine, [SOURCE]))
 
     threads = [threading.Thread(target=take) for _ in range(4)]
     for thread in threads:
@@ -163,7 +166,7 @@ def test_every_claim_is_another_epoch(lake: Lake, table: Table) -> None:
     for thread in threads:
         thread.join()
     assert sorted(epochs) == [1, 2, 3, 4]
-    assert read_epoch(table.refresh()) == 4
+    assert read_epochs(table.refresh())[SOURCE] == 4
 
 
 def test_a_commit_waits_for_a_compaction_that_comes_between(
@@ -310,3 +313,48 @@ def test_tags_keep_their_snapshots(table: Table) -> None:
         flush.flush(spans([number]))
     assert table.snapshot_by_id(tagged) is not None
     assert table.scan(snapshot_id=tagged).count() == 1
+
+
+def test_writers_of_two_sources_do_not_fence_each_other(table: Table, lake: Lake) -> None:
+    """Each has positions and a claim of its own, in one table."""
+    mine, other = Flush(table), Flush(lake.table("spans"), source="b")
+    mine.flush(spans([1]))
+    other.flush(spans([2]))
+    mine.flush(spans([3]))
+    assert numbers(table) == [1, 2, 3]
+    assert read_positions(table) == {
+        TRACES: Position(2, 20),
+        TRACES._replace(source="b"): Position(1, 10),
+    }
+
+
+def test_a_second_writer_of_a_source_fences_the_first(table: Table, lake: Lake) -> None:
+    """And nobody else."""
+    mine, other = Flush(table), Flush(lake.table("spans"), source="b")
+    batch = mine.batch(spans([1]))
+    Flush(lake.table("spans"))
+    with pytest.raises(Fenced, match="of the source"):
+        batch.commit_to(table)
+    other.flush(spans([2]))
+    assert numbers(table) == [2]
+
+
+class Heir:
+    """A source that takes over all that is nobody's."""
+
+    source = SOURCE
+
+    def __call__(self, positions: Positions) -> dict[SourcePartition, SourcePartition]:
+        """Under its own name."""
+        return {each: each._replace(source=SOURCE) for each in positions if not each.source}
+
+
+def test_a_first_claim_adopts_positions_of_0_1(table: Table) -> None:
+    """In the same commit; later ones find them under its name."""
+    old = TRACES._replace(source=UNKNOWN)
+    with table.transaction() as transaction:
+        transaction.set_properties(encode_positions({old: Position(4, 44)}))
+    claim(table, ["b"])
+    assert read_positions(table) == {old: Position(4, 44)}
+    claim(table, [SOURCE], Heir())
+    assert read_positions(table) == {TRACES: Position(4, 44)}

@@ -15,9 +15,10 @@ from penstock.lake.layout import (
     new_attempt,
     replacement_key,
 )
-from penstock.lake.positions import Position, Source
+from penstock.model.positions import Position, SourcePartition
+from tests.lake.helpers import SOURCE
 
-TRACES = Source("/default/traces", 0)
+TRACES = SourcePartition(SOURCE, "/default/traces", 0)
 START = {TRACES: Position(3, 30)}
 END = {TRACES: Position(4, 40)}
 DAY = dt.date(2025, 1, 5)
@@ -25,7 +26,7 @@ DAY = dt.date(2025, 1, 5)
 
 def test_a_repeated_batch_has_the_same_names() -> None:
     """Whatever the order in which its positions are listed."""
-    other = Source("/default/traces", 1)
+    other = SourcePartition(SOURCE, "/default/traces", 1)
     one = {TRACES: Position(3, 30), other: Position(1, 1)}
     same = dict(reversed(one.items()))
     assert batch_key(START, one, 7) == batch_key(START, same, 7)
@@ -71,10 +72,14 @@ def test_names_of_others_say_nothing(name: str) -> None:
 
 
 def test_only_a_batch_that_can_still_be_committed_is_in_flight() -> None:
-    """Its writer is the newest, and the table is where it began."""
+    """Its writer is the newest of its source, and the table is where it began."""
     path = data_path("/lake/spans", DAY, batch_key(START, END, 7), 0, new_attempt())
-    assert may_be_in_flight(path, START, 7)
-    assert not may_be_in_flight(path, START, 8)
-    assert not may_be_in_flight(path, END, 7)
-    assert not may_be_in_flight("/lake/spans/data/x.parquet", START, 7)
-    assert not may_be_in_flight(f"/lake/{replacement_key(['/x/a'])}-00000.parquet", START, 0)
+    others = {TRACES._replace(source="b"): Position(1, 2)}
+    assert may_be_in_flight(path, {**START, **others}, {SOURCE: 7, "b": 9})
+    assert may_be_in_flight(path, START, {SOURCE: 6}), "it may have claimed the table since"
+    assert not may_be_in_flight(path, START, {SOURCE: 8, "b": 3})
+    assert not may_be_in_flight(path, START, {SOURCE: 8, "b": 7})
+    assert not may_be_in_flight(path, END, {SOURCE: 7})
+    assert not may_be_in_flight("/lake/spans/data/x.parquet", START, {SOURCE: 7})
+    replaced = f"/lake/{replacement_key(['/x/a'])}-00000.parquet"
+    assert not may_be_in_flight(replaced, START, {})

@@ -9,10 +9,16 @@ from pathlib import Path
 
 from penstock.lake.layout import batch_key, data_path, replacement_key
 from penstock.lake.parquet import ROW_GROUP_ROWS
-from penstock.lake.positions import POSITION_PREFIX, WRITER_EPOCH, Position, Source
+from penstock.lake.positions import (
+    POSITION_PREFIX,
+    VERSION_NAME,
+    WRITER_EPOCH,
+    encode_positions,
+)
 from penstock.lake.promoted import PROPERTY
 from penstock.lake.properties import new_table_properties
 from penstock.lake.schemas import SPANS
+from penstock.model.positions import Position, SourcePartition
 
 PAGE = (Path(__file__).parents[2] / "docs" / "formats" / "lake.md").read_text()
 
@@ -28,16 +34,20 @@ def test_the_table_of_properties_is_the_code_s() -> None:
     assert set(listed) - set(fixed) == {
         f"{bounds}<name>",
         "schema.name-mapping.default",
-        WRITER_EPOCH,
+        f"{WRITER_EPOCH}.<source>",
         PROPERTY,
-        f"{POSITION_PREFIX}<topic>.<partition>",
+        VERSION_NAME,
+        f"{POSITION_PREFIX}<source><topic>.<partition>",
     }
 
 
 def test_the_example_is_what_the_code_writes() -> None:
     """Positions and the names made of them."""
     examples = re.findall(r"^```json\n(.+?)\n```$", PAGE, re.MULTILINE | re.DOTALL)
-    start, end = ({Source("/default/traces", 0): Position(**json.loads(e))} for e in examples)
+    place = SourcePartition("b26c5b50-3f5a-4c0b-942d-90d16a4a41bc", "/default/traces", 0)
+    start, end = ({place: Position(**json.loads(each))} for each in examples)
+    [name] = encode_positions(start)
+    assert f"```text\n{name}\n```" in PAGE
     day = dt.date(2025, 11, 15)
     first = data_path("/lake/spans", day, batch_key(start, end, 7), 3, "5f0c21a97be4")
     second = data_path("/lake/spans", day, replacement_key([first]), 0, "c00e8d1f6a2b")

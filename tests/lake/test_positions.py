@@ -5,17 +5,17 @@ from __future__ import annotations
 import pytest
 
 from penstock.lake.positions import (
-    Position,
-    Source,
-    check_forward,
+    VERSION_NAME,
     decode_positions,
+    encode_epochs,
     encode_positions,
-    read_epoch,
+    read_epochs,
 )
-from penstock.model.errors import Damaged, InvalidArgument
+from penstock.model.errors import Damaged, InvalidArgument, UnsupportedVersion
+from penstock.model.positions import UNKNOWN, Position, SourcePartition
+from tests.lake.helpers import SOURCE, TRACES
 
-TRACES = Source("/default/traces", 0)
-NAME = "penstock.position./default/traces.0"
+NAME = f"penstock.position.{SOURCE}/default/traces.0"
 
 
 class Properties:
@@ -34,7 +34,7 @@ def test_a_person_can_read_a_position() -> None:
 @pytest.mark.parametrize("topic", ["/default/traces", "/a/checkout.v2", "/café/x.1"])
 def test_positions_survive_the_round_trip(topic: str) -> None:
     """A dot in a topic's name is not taken for the one before the partition."""
-    positions = {Source(topic, 7): Position(0, 0), TRACES: Position(2**40, 2**60)}
+    positions = {SourcePartition(SOURCE, topic, 7): Position(0, 0), TRACES: Position(2**40, 2**60)}
     assert decode_positions(encode_positions(positions)) == positions
 
 
@@ -60,12 +60,42 @@ def test_a_property_that_names_no_partition_is_damage(name: str) -> None:
         decode_positions({f"penstock.position.{name}": '{"segment_seq": 1, "offset": 2}'})
 
 
-def test_the_epoch_is_zero_before_the_first_claim() -> None:
-    """And a number afterwards."""
-    assert read_epoch(Properties()) == 0
+def test_positions_of_0_1_have_no_source() -> None:
+    """They are read as nobody's, and are no damage."""
+    properties = {"penstock.position./a/x.v2.3": '{"segment_seq": 1, "offset": 2}'}
+    assert decode_positions(properties) == {SourcePartition(UNKNOWN, "/a/x.v2", 3): Position(1, 2)}
+    assert encode_positions(decode_positions(properties)) == properties
+
+
+def test_sources_have_positions_of_their_own() -> None:
+    """Offsets count from 0 in each of them."""
+    other = TRACES._replace(source="b")
+    positions = {TRACES: Position(5, 50), other: Position(0, 1)}
+    assert decode_positions(encode_positions(positions)) == positions
+
+
+@pytest.mark.parametrize("place", [("a/b", "/default/traces", 0), ("a", "traces", 0)])
+def test_a_name_that_would_not_come_back_is_refused(place: tuple[str, str, int]) -> None:
+    """A slash parts the source from the topic."""
+    with pytest.raises(InvalidArgument):
+        encode_positions({SourcePartition(*place): Position(0, 0)})
+
+
+def test_positions_of_a_later_version_are_refused() -> None:
+    """What they mean is not known."""
+    assert decode_positions(encode_epochs(["a"], 7)) == {}
+    with pytest.raises(UnsupportedVersion, match="version 3"):
+        decode_positions({VERSION_NAME: "3"})
+    with pytest.raises(Damaged, match="no number"):
+        decode_positions({VERSION_NAME: "two"})
+
+
+def test_each_source_has_an_epoch() -> None:
+    """None before its first claim; that of 0.1 was for all of them."""
+    assert read_epochs(Properties()) == {}
     table = Properties()
-    table.properties["penstock.writer-epoch"] = "17"
-    assert read_epoch(table) == 17
+    table.properties |= {**encode_epochs(["a", "b.c"], 17), "penstock.writer-epoch": "3"}
+    assert read_epochs(table) == {"a": 17, "b.c": 17, UNKNOWN: 3}
 
 
 def test_an_epoch_that_is_no_number_is_damage() -> None:
@@ -73,17 +103,4 @@ def test_an_epoch_that_is_no_number_is_damage() -> None:
     table = Properties()
     table.properties["penstock.writer-epoch"] = "seven"
     with pytest.raises(Damaged, match="no number"):
-        read_epoch(table)
-
-
-@pytest.mark.parametrize("end", [{}, {TRACES: Position(5, 49)}, {TRACES: Position(4, 50)}])
-def test_positions_never_go_back(end: dict[Source, Position]) -> None:
-    """Nor is one forgotten."""
-    with pytest.raises(InvalidArgument):
-        check_forward({TRACES: Position(5, 50)}, end)
-
-
-def test_positions_may_stay_and_new_ones_may_come() -> None:
-    """A batch need not have messages of every partition."""
-    start = {TRACES: Position(5, 50)}
-    check_forward(start, {**start, Source("/default/traces", 1): Position(0, 3)})
+        read_epochs(table)

@@ -14,7 +14,7 @@ from penstock.lake.positions import read_positions
 from penstock.lake.settings import LakeSettings
 from penstock.lake.tables import Lake
 from penstock.model.errors import Fenced
-from tests.lake.helpers import Flush, numbers, spans
+from tests.lake.helpers import SOURCE, Flush, numbers, spans
 from tests.simulation.calls import Call
 
 
@@ -58,7 +58,7 @@ def test_older_writer_is_fenced(settings: LakeSettings) -> None:
     """Whatever the catalog is, the newest claim wins."""
     with Lake.open(settings) as lake:
         older = Flush(lake.table("spans"))
-        claim(lake.table("spans"))
+        claim(lake.table("spans"), [SOURCE])
         with pytest.raises(Fenced):
             older.flush(spans(range(10)))
         assert numbers(lake.table("spans")) == []

@@ -10,7 +10,7 @@ import pytest
 
 from penstock.lake.files import files_of_day, live_files
 from penstock.lake.layout import replacement_key
-from penstock.lake.positions import read_epoch, read_positions
+from penstock.lake.positions import read_epochs, read_positions
 from penstock.lake.replace import replace
 from penstock.lake.target import Target
 from penstock.lake.writer import write_rows
@@ -33,7 +33,7 @@ def test_a_replacement_changes_files_and_nothing_else(table: Table) -> None:
     positions = read_positions(table)
     compact(table)
     assert numbers(table) == [0, 1, 2, 10, 11, 12]
-    assert (read_positions(table), read_epoch(table)) == (positions, flush.epoch)
+    assert (read_positions(table), read_epochs(table)[flush.source]) == (positions, flush.epoch)
     assert len(files_of_day(table, DAY)) == 1
     assert len(files_of_day(table, NEXT_DAY)) == 3
 

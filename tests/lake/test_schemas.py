@@ -11,9 +11,10 @@ from pyarrow import types
 from penstock.lake.schemas import LOGS, METRICS, SPANS, TABLES, signal_of, table_of
 from penstock.model.errors import InvalidArgument
 from penstock.otel import Signal
+from penstock.pipeline.jobs.schemas import SHAPES
 
 END = "resource instrumentation_scope resource_schema_url scope_schema_url"
-END += " _topic _partition _offset"
+END += " _source _topic _topic_partition _offset"
 
 
 def test_spans_have_the_promised_columns() -> None:
@@ -75,3 +76,16 @@ def test_an_unknown_table_is_refused() -> None:
     """The message says which there are."""
     with pytest.raises(InvalidArgument, match="no table 'traces'; it has spans, logs, metrics"):
         signal_of("traces")
+
+
+RESERVED = """
+    _file _pos _deleted _spec_id _partition _row_id _last_updated_sequence_number _change_type
+    _change_ordinal _commit_snapshot_id
+"""
+"""Names that Iceberg keeps for itself: its library refuses to write to a table that has one."""
+
+
+@pytest.mark.parametrize("schema", [*TABLES.values(), *(each.schema for each in SHAPES.values())])
+def test_no_column_has_a_name_that_iceberg_keeps_for_itself(schema: pa.Schema) -> None:
+    """Else nobody could write to the table with Iceberg's own library."""
+    assert set(schema.names).isdisjoint(RESERVED.split())

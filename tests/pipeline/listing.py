@@ -30,7 +30,7 @@ def segment(
     first = seq * 10 if first is None else first
     offsets = (first, first + 10 if end is None else end)
     path = f"{key}/{seq}.seg"
-    place = (topic.split("/")[1], topic, int(number), seq, path)
+    place = ("here", topic.split("/")[1], topic, int(number), seq, path)
     return Segment(*place, *offsets, size, 1, 10, sealed_at_ns, Signal.TRACES)
 
 

@@ -76,7 +76,7 @@ def test_stream_of_a_killed_client_ends_when_another_runs(
         killed.kill()
     assert run_once(server, data, tmp_path) == {}
     data.seal([spans(*range(10))], [spans(*range(10, 20))])
-    server.part.says("Query penstock-flush .* (terminated with error)")
+    server.part.says("Query penstock-flush.* (terminated with error)")
     assert run_once(server, data, tmp_path) == {"spans": 20}
     assert lake_rows(data.root) == {**stored, "spans": stored["spans"] + 20}
 

@@ -23,8 +23,9 @@ def ranges(data: Data, table: str) -> dict[str, tuple[object, object]]:
 def test_origin_of_rows_is_known_from_the_listing() -> None:
     """Of a damaged segment all but its offsets."""
     assert origin_ranges(segment(4)) == {
+        "_source": ("here", "here"),
         "_topic": ("/default/traces", "/default/traces"),
-        "_partition": (0, 0),
+        "_topic_partition": (0, 0),
         "namespace": ("default", "default"),
         "_offset": (40, 49),
     }

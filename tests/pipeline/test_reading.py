@@ -59,7 +59,7 @@ def test_rows_are_those_of_the_bundles(table: str, data: Data) -> None:
         reader = way.segments.open(segment)
         for index in range(len(reader)):
             stored = reader.bundle(index)
-            origin = Origin(f"/shop/{signal.value}", "shop", 3, stored.first_offset)
+            origin = Origin(segment.source, f"/shop/{signal.value}", "shop", 3, stored.first_offset)
             expected += rows_of(stored.bundle, signal, origin).to_pylist()
     assert repr(rows(way)) == repr(expected)  # as text, in which NaNs can be compared
     assert {row["_offset"] for row in expected} == set(range(6))

@@ -45,7 +45,7 @@ def test_every_sealed_span_is_a_row(spark: SparkSession, data: Data) -> None:
     data.seal([spans(5)], partition=1)
     found = data.read(spark, table="spans")
     assert names(found) == named(1, 2, 3, 4, 5)
-    origin = found.select("_topic", "_partition", "_offset").orderBy("start_time_unix_nano")
+    origin = found.select("_topic", "_topic_partition", "_offset").orderBy("start_time_unix_nano")
     places = [(0, 0), (0, 0), (0, 1), (0, 2), (1, 0)]
     assert [tuple(row) for row in origin.collect()] == [("/default/traces", *p) for p in places]
 

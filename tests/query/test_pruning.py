@@ -12,12 +12,14 @@ import pytest
 from penstock.lake.commit import claim, commit
 from penstock.lake.glance import glance
 from penstock.lake.layout import batch_key
-from penstock.lake.positions import Position, Source, read_positions
+from penstock.lake.positions import read_positions
 from penstock.lake.settings import LakeSettings
 from penstock.lake.tables import Lake, Shape
 from penstock.lake.target import Target
 from penstock.lake.writer import write_rows
+from penstock.model.positions import Position, SourcePartition
 from penstock.query.engine import ask
+from tests.lake.helpers import SOURCE
 from tests.pipeline.flush.helpers import lake_files, without_spark
 from tests.pipeline.helpers import DAY_NS, MORNING_NS, Data, spans, trace_id
 from tests.query.helpers import answer, cold, hot, named, names, values, warm
@@ -154,8 +156,9 @@ def test_rollup_shows_a_caller_its_own_rows(data: Data) -> None:
 def _commit(data: Data, name: str, shape: Shape, rows: pa.Table, number: int) -> None:
     with Lake.open(LakeSettings.of(data.root)) as lake:
         table = lake.table(name, shape)
-        epoch, start = claim(table), read_positions(table)
-        end = {**start, Source("/default/made", 0): Position(number + 1, number + 1)}
+        epoch, start = claim(table, [SOURCE]), read_positions(table)
+        place = SourcePartition(SOURCE, "/default/made", 0)
+        end = {**start, place: Position(number + 1, number + 1)}
         key = batch_key(start, end, epoch)
         written = write_rows(rows, Target.of(table), key, 0)
         commit(table, written, start=start, end=end, epoch=epoch)

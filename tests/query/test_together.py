@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 import time
 from pathlib import Path
@@ -55,7 +56,9 @@ class Moving:
         delivered = read_delivered(self._data.root)
         if delivered is not None and delivered.through:
             [through] = delivered.through.values()
-            acknowledge(self._store, type(delivered)("lake", {self._store.name: through}))
+            acknowledge(
+                self._store, dataclasses.replace(delivered, through={self._store.name: through})
+            )
         if self.steps % 3 == 2:
             merge_files(self._data)
         self.steps += 1

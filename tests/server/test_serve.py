@@ -14,7 +14,8 @@ import grpc
 import pytest
 
 from penstock.otel import Signal
-from penstock.store.outside import Delivered, write_delivered
+from penstock.storage import DataDirectory
+from penstock.store.outside import Delivered, Taken, write_delivered
 from tests.server.running import (
     PROTOBUF,
     Server,
@@ -458,13 +459,14 @@ def test_what_the_pipeline_has_is_acknowledged_and_removed(tmp_path: Path) -> No
     with serving(data) as server:
         server.export(T, traces("a"))
         flush(server)
-    write_delivered(data, Delivered("lake", {"/default/traces/0": 0}))
+    source = DataDirectory(data).identity()
+    write_delivered(data, Delivered("lake", {"/default/traces/0": Taken(0, 1)}, source))
     with serving(data) as server:
         until(lambda: not list(segments.iterdir()))
         server.export(T, traces("b"))
         flush(server)
         server.export(T, traces("c"))
         flush(server)
-        write_delivered(data, Delivered("lake", {"/default/traces/0": 1}))
+        write_delivered(data, Delivered("lake", {"/default/traces/0": Taken(1, 2)}, source))
         until(lambda: len(list(segments.iterdir())) == 1)
     assert stored_names(data, T) == ["c"]

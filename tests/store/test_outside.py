@@ -12,6 +12,7 @@ from penstock.store.outside import (
     LAKE,
     Delivered,
     DeliveredFile,
+    Taken,
     acknowledge,
     read_delivered,
     write_delivered,
@@ -32,7 +33,8 @@ from tests.store.helpers import (
 def test_what_was_written_is_read(tmp_path: Path) -> None:
     """By the next process too."""
     assert read_delivered(tmp_path) is None
-    delivered = Delivered("lake", {"/default/traces/0": 41, "/default/logs/1": 0})
+    through = {"/default/traces/0": Taken(41, 99), "/default/logs/1": Taken(0, 1)}
+    delivered = Delivered("lake", through, "a")
     write_delivered(tmp_path, delivered)
     assert read_delivered(tmp_path) == delivered
 
@@ -42,9 +44,9 @@ def test_file_is_read_again_when_it_has_changed(tmp_path: Path) -> None:
     file = DeliveredFile(tmp_path)
     assert file.read() is None
     for seq in range(3):
-        write_delivered(tmp_path, Delivered("lake", {"t": seq}))
+        write_delivered(tmp_path, Delivered("lake", {"t": Taken(seq, 1)}, "a"))
         first = file.read()
-        assert first == Delivered("lake", {"t": seq})
+        assert first == Delivered("lake", {"t": Taken(seq, 1)}, "a")
         assert file.read() is first
 
 
@@ -53,7 +55,7 @@ def test_file_is_read_again_when_it_has_changed(tmp_path: Path) -> None:
 )
 def test_damaged_file_acknowledges_nothing(tmp_path: Path, damage: object) -> None:
     """What is acknowledged may be deleted, so it must be beyond doubt."""
-    write_delivered(tmp_path, Delivered("lake", {"t": 41}))
+    write_delivered(tmp_path, Delivered("lake", {"t": Taken(41, 99)}, "a"))
     path = tmp_path / FILE
     path.write_bytes(damage(path.read_bytes()))  # type: ignore[operator]  # a parameter
     with pytest.raises(Damaged):
@@ -64,10 +66,10 @@ def test_segments_that_it_has_are_removed(tmp_path: Path) -> None:
     """Those that it lacks stay, and so does its progress over a restart."""
     with open_store(tmp_path, registered=[LAKE]) as store:
         fill(store, [0, 1], [2], [3, 4])
-        assert acknowledge(store, Delivered("lake", {TOPIC: 1})) == 3
+        assert acknowledge(store, Delivered("lake", {TOPIC: Taken(1, 3)}, "a")) == 3
         wait_until(lambda: seqs(store) == [2])
         assert counts(store, "lake") == {"acked": 3}
-        assert acknowledge(store, Delivered("lake", {TOPIC: 1})) == 0
+        assert acknowledge(store, Delivered("lake", {TOPIC: Taken(1, 3)}, "a")) == 0
     with open_store(tmp_path) as store:
         assert status(store, "lake").segment_seq == 2
         assert len(segment_files(tmp_path)) == 1
@@ -78,7 +80,7 @@ def test_others_keep_what_they_lack(tmp_path: Path) -> None:
     with open_store(tmp_path, registered=[LAKE]) as store:
         slow = store.subscribe("slow")
         fill(store, [0], [1])
-        acknowledge(store, Delivered("lake", {TOPIC: 1}))
+        acknowledge(store, Delivered("lake", {TOPIC: Taken(1, 3)}, "a"))
         assert drain(slow) == [0, 1]
         wait_until(lambda: seqs(store) == [])
 
@@ -96,7 +98,7 @@ def test_registered_at_the_opening_misses_no_segment(tmp_path: Path) -> None:
         for name in ("first", "second"):
             drain(store.subscribe(name))
         assert seqs(store) == [0, 1]
-        assert acknowledge(store, Delivered(LAKE, {TOPIC: 1})) == 2
+        assert acknowledge(store, Delivered(LAKE, {TOPIC: Taken(1, 2)}, "a")) == 2
         wait_until(lambda: seqs(store) == [])
 
 
@@ -104,7 +106,7 @@ def test_registered_again_it_goes_on_where_it_was(tmp_path: Path) -> None:
     """The opening makes known who is not, and changes nobody else."""
     with open_store(tmp_path, registered=[LAKE]) as store:
         fill(store, [0], [1])
-        acknowledge(store, Delivered(LAKE, {TOPIC: 0}))
+        acknowledge(store, Delivered(LAKE, {TOPIC: Taken(0, 1)}, "a"))
     with open_store(tmp_path, registered=[LAKE]) as store:
         assert [each.name for each in store.subscribers()] == [LAKE]
         assert status(store, LAKE).segment_seq == 1
@@ -114,7 +116,7 @@ def test_library_registers_nobody_by_itself(tmp_path: Path) -> None:
     """Only a server knows that there is a lake; its word for a stranger changes nothing."""
     with open_store(tmp_path) as store:
         fill(store, [0])
-        assert acknowledge(store, Delivered(LAKE, {TOPIC: 0})) == 0
+        assert acknowledge(store, Delivered(LAKE, {TOPIC: Taken(0, 1)}, "a")) == 0
         assert store.subscribers() == []
 
 

@@ -16,6 +16,7 @@ from penstock import __version__
 from penstock.cli.archive import archive
 from penstock.cli.demo import demo
 from penstock.cli.fsck import fsck
+from penstock.cli.identity import identity
 from penstock.cli.inspect import inspect
 from penstock.cli.load import load
 from penstock.cli.pipeline import pipeline
@@ -43,6 +44,7 @@ for command in (
     archive,
     demo,
     fsck,
+    identity,
     inspect,
     load,
     pipeline,

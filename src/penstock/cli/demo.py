@@ -144,16 +144,23 @@ class _Tour:
         self._say(f"   started again: ready after {self._server.start():.1f} s")
 
     def _flush(self) -> None:
-        from penstock.cli.pipeline import flushing
+        from penstock.cli.feeds import directory_feeds
+        from penstock.cli.pipeline import alone, flushing, spark
 
         self._server.flush()
-        with flushing(self._config(), master=self._master, once=True) as (query, reports):
-            while query.isActive:
+        config = self._config()
+        [feed] = directory_feeds([config], "decide")
+        with (
+            alone(config),
+            spark(self._master, None) as session,
+            flushing(session, config, feed, once=True) as running,
+        ):
+            while running.query.isActive:
                 time.sleep(0.1)
-            for report in reports.new():
+            for report in running.reports.new():
                 self._say(f"   {report}")
-            if query.exception() is not None:
-                raise PenstockError(f"the pipeline failed: {query.exception()}")
+            if running.query.exception() is not None:
+                raise PenstockError(f"the pipeline failed: {running.query.exception()}")
 
     def _ask(self) -> None:
         from penstock.query.engine import ask

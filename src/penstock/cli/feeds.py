@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING
 
 import click
 
+from penstock.cli.common import existing_data_directory
 from penstock.model.errors import PenstockError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
 
     from penstock.pipeline.feeds import Feed
     from penstock.server.config import Config
@@ -24,6 +26,24 @@ def installed(extra: str = "spark") -> Iterator[None]:
     except ImportError as error:
         name = (error.name or str(error)).partition(".")[0]
         raise PenstockError(f"{name} is missing: pip install 'penstock[{extra}]'") from None
+
+
+def directory_feeds(configs: Sequence[Config], old_positions: str) -> list[Feed]:
+    """The data directories. No two may be taken for one: each would fence the other."""
+    with installed():
+        from penstock.pipeline.adoption import OldPositions
+        from penstock.pipeline.feeds import DirectoryFeed
+    known: dict[str, Path] = {}
+    for config in configs:
+        root = config.data_dir.absolute()
+        identity = existing_data_directory(root).identity()
+        if identity in known:
+            raise PenstockError(
+                f"{root} and {known[identity]} have one identity: one is a copy of the other; "
+                f"`penstock identity --new --data-dir {root}` makes it a directory of its own"
+            )
+        known[identity] = root
+    return [DirectoryFeed(root, OldPositions(old_positions)) for root in known.values()]
 
 
 def queue_feed(

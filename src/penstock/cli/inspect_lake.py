@@ -80,9 +80,9 @@ def _facts(metadata: Mapping[str, Any]) -> dict[str, Any]:
         "current_snapshot": metadata.get("current-snapshot-id"),
         "snapshots": [_snapshot(one) for one in metadata.get("snapshots", ())],
         "positions": [
-            f"{source.topic} partition {source.partition}: "
+            f"{place.topic} partition {place.partition} of {place.source or 'an unknown source'}: "
             f"segment {position.segment_seq}, offset {position.offset}"
-            for source, position in positions.items()
+            for place, position in positions.items()
         ],
         "columns": [f"{one['id']} {one['name']}" for one in schema["fields"]],
     }

@@ -7,13 +7,14 @@ import json
 import re
 import signal
 import time
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from penstock.cli.common import data_dir_option, existing_data_directory, json_option
-from penstock.cli.feeds import archive_feed, installed, queue_feed
+from penstock.cli.common import data_dir_option, json_option
+from penstock.cli.feeds import archive_feed, directory_feeds, installed, queue_feed
 from penstock.cli.queue import manifest_option, prefix_option
 from penstock.cli.serve import config_option, read_config
 from penstock.model.errors import InvalidSetting, PenstockError
@@ -22,8 +23,7 @@ from penstock.server.lakes import lake_settings
 from penstock.storage import DataDirectory
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
+    from collections.abc import Callable, Iterator, Sequence
 
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
@@ -52,8 +52,23 @@ def pipeline() -> None:
 
 
 @pipeline.command()
-@data_dir_option
+@click.option(
+    *("--data-dir", "data_dirs"),
+    type=click.Path(path_type=Path, file_okay=False),
+    default=[Path("data")],
+    multiple=True,
+    envvar="PENSTOCK_DATA_DIR",
+    show_envvar=True,
+    help="The data directory; may be repeated.  [default: data]",
+)
 @config_option
+@click.option(
+    "--old-positions",
+    type=click.Choice(["decide", "adopt", "leave"]),
+    default="decide",
+    show_default=True,
+    help="Whether positions that 0.1 left in the lake, without a source, are this directory's.",
+)
 @click.option("--once", is_flag=True, help="Take what is sealed now, and end.")
 @click.option(
     "--queue", metavar="URL", help="Consume the queue at s3://bucket/prefix instead of segments."
@@ -64,8 +79,9 @@ def pipeline() -> None:
 @remote_option
 @json_option
 def run(
-    data_dir: Path,
+    data_dirs: tuple[Path, ...],
     file: Path | None,
+    old_positions: str,
     once: bool,
     queue: str | None,
     manifest_path: str,
@@ -80,15 +96,23 @@ def run(
     --once what is there now. Says a line for each batch. It may be killed at any time; SIGTERM or
     Ctrl-C ends it after the batch under way, and a second one at once.
 
+    Several data directories are taken side by side, with --once one after another; each goes to
+    the lake that it is configured with, and hears of its own segments alone. Other pipelines may
+    write to the same lake, as long as no directory has two.
+
     With --queue it is the one consumer of a queue, fences the one before, and needs the data
     directory for its notes alone.
 
     Example: penstock pipeline run --once --data-dir data
     """
-    config, feed = read_config(file, data_dir), None
+    configs = [read_config(file, data_dir) for data_dir in dict.fromkeys(data_dirs)]
     if queue is not None:
-        feed = queue_feed(config, queue, manifest_path, data_path_prefix)
-    _run(config, feed, master=master, remote=remote, once=once, as_json=as_json)
+        if len(configs) > 1:
+            raise click.UsageError("--queue with more than one --data-dir")
+        feeds = [queue_feed(configs[0], queue, manifest_path, data_path_prefix)]
+    else:
+        feeds = directory_feeds(configs, old_positions)
+    _run(configs, feeds, master=master, remote=remote, once=once, as_json=as_json)
 
 
 @pipeline.command()
@@ -134,56 +158,81 @@ def replay(
         feed: Feed = queue_feed(config, queue, manifest_path, data_path_prefix, consumes=False)
     else:
         feed = archive_feed(config, archive or "", metadata, root)
-    _run(config, feed, master=master, remote=remote, once=True, as_json=as_json)
+    _run([config], [feed], master=master, remote=remote, once=True, as_json=as_json)
 
 
 def _run(
-    config: Config,
-    feed: Feed | None,
+    configs: Sequence[Config],
+    feeds: Sequence[Feed],
     *,
     master: str,
     remote: str | None,
     once: bool,
     as_json: bool,
 ) -> None:
-    with (
-        _signals() as ending,
-        flushing(
-            config, master=master, remote=remote, once=once, ending=ending, feed=feed
-        ) as running,
-    ):
-        _until_the_end(*running, _printer(as_json), ending)
+    with _signals() as ending, contextlib.ExitStack() as stack:
+        for config in configs:
+            stack.enter_context(alone(config))
+        session = stack.enter_context(spark(master, remote))
+        works = list(zip(configs, feeds, strict=True))
+        turns = [[work] for work in works] if once else [works]
+        for turn in turns:
+            if ending.is_asked:
+                break
+            with contextlib.ExitStack() as streams:
+                running = [
+                    streams.enter_context(flushing(session, *work, once=once, ending=ending))
+                    for work in turn
+                ]
+                _until_the_end(running, _printer(as_json, several=len(works) > 1), ending)
+
+
+@contextlib.contextmanager
+def alone(config: Config) -> Iterator[None]:
+    """PenstockError where another pipeline of this machine works on the directory."""
+    if not config.lake.enabled:
+        raise InvalidSetting("lake.enabled is false: this configuration has no lake to write to")
+    data_dir = config.data_dir.absolute()
+    DataDirectory(data_dir).create()
+    with installed():
+        from penstock.pipeline.flush.stream import only_pipeline
+    with only_pipeline(data_dir):
+        yield
+
+
+@dataclass(frozen=True)
+class Flushing:
+    """A stream that runs, and what it says of each batch that it has finished."""
+
+    query: StreamingQuery
+    reports: Reports
+    data_dir: Path
 
 
 @contextlib.contextmanager
 def flushing(
+    session: SparkSession,
     config: Config,
+    feed: Feed,
     *,
-    master: str,
-    remote: str | None = None,
     once: bool,
     ending: Ending | None = None,
-    feed: Feed | None = None,
-) -> Iterator[tuple[StreamingQuery, Reports]]:
-    """The running stream, and what it says of each batch that it has finished."""
+) -> Iterator[Flushing]:
+    """One feed to the lake that its directory is configured with; the caller is `alone`.
+
+    Streams with one `ending` have their batches one after another.
+    """
+    from penstock.pipeline.flush.progress import Reports
+    from penstock.pipeline.flush.stream import start_flush, stop_flush
+
     data_dir = config.data_dir.absolute()
-    if not config.lake.enabled:
-        raise InvalidSetting("lake.enabled is false: this configuration has no lake to write to")
-    if feed is None:
-        existing_data_directory(data_dir)
-    else:
-        DataDirectory(data_dir).create()
-    with installed():
-        from penstock.pipeline.flush.progress import Reports
-        from penstock.pipeline.flush.stream import only_pipeline, start_flush, stop_flush
-    with only_pipeline(data_dir), spark(master, remote) as session:
-        reports = Reports(data_dir)
-        settings = lake_settings(config), flush_settings(config)
-        query = start_flush(session, data_dir, *settings, feed=feed, once=once, ending=ending)
-        try:
-            yield query, reports
-        finally:
-            stop_flush(query)
+    reports = Reports(data_dir)
+    settings = lake_settings(config), flush_settings(config)
+    query = start_flush(session, data_dir, *settings, feed=feed, once=once, ending=ending)
+    try:
+        yield Flushing(query, reports, config.data_dir)
+    finally:
+        stop_flush(query)
 
 
 @contextlib.contextmanager
@@ -213,37 +262,48 @@ def flush_settings(config: Config) -> FlushSettings:
     )
 
 
-def _printer(as_json: bool) -> Callable[[BatchReport], None]:
-    def show(report: BatchReport) -> None:
-        click.echo(json.dumps(asdict(report)) if as_json else str(report))
-        for fault in () if as_json else report.faults:
+def _printer(as_json: bool, *, several: bool) -> Callable[[Flushing], None]:
+    """Says which directory it is where there are several."""
+
+    def show(running: Flushing) -> None:
+        for report in running.reports.new():
+            if as_json:
+                whose = {"data_dir": str(running.data_dir)} if several else {}
+                click.echo(json.dumps(asdict(report) | whose))
+                continue
+            click.echo(f"{running.data_dir}: {report}" if several else str(report))
+            _show_faults(report)
+
+    def _show_faults(report: BatchReport) -> None:
+        for fault in report.faults:
             click.echo(f"penstock: not all of a segment is in the lake: {fault}", err=True)
 
     return show
 
 
 def _until_the_end(
-    query: StreamingQuery,
-    reports: Reports,
-    show: Callable[[BatchReport], None],
-    ending: Ending,
+    running: Sequence[Flushing], show: Callable[[Flushing], None], ending: Ending
 ) -> None:
-    """Shows batches until the stream ends, or somebody ends it."""
+    """Shows batches until a stream ends, or somebody ends it; the others end with it, in order."""
     from penstock.pipeline.flush.stream import java_lives
 
     with java_lives():
-        while query.isActive and not ending.is_asked:
-            for report in reports.new():
-                show(report)
+        while all(each.query.isActive for each in running) and not ending.is_asked:
+            for each in running:
+                show(each)
             time.sleep(_POLL_S)
-        if ending.is_asked:
+        if ending.is_asked or len(running) > 1:
+            ending.ask()
             ending.wait()
-            query.stop()
-        for report in reports.new():
-            show(report)
-        error = query.exception()
-    if error is not None:
-        raise PenstockError(_reason(error))
+            for each in running:
+                each.query.stop()
+        for each in running:
+            show(each)
+        errors = [(each.data_dir, each.query.exception()) for each in running]
+    for data_dir, error in errors:
+        if error is not None:
+            where = f"{data_dir}: " if len(running) > 1 else ""
+            raise PenstockError(where + _reason(error))
 
 
 def _reason(error: Any) -> str:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from penstock.lake.glance import NOTHING, Glance, glance
-from penstock.lake.positions import Source
-from penstock.lake.schemas import signal_of
+from penstock.lake.schemas import signal_of, table_of
 from penstock.log.survey import survey_log
 from penstock.model.clock import SystemClock
 from penstock.model.errors import Damaged
+from penstock.pipeline.adoption import DirectoryAdoption, adopted
+from penstock.pipeline.cut import rest_of
 from penstock.pipeline.flush.progress import read_progress
+from penstock.pipeline.segments import DirectorySegments
 from penstock.storage import DataDirectory, LocalFiles
 from penstock.store.status import subscriber_status
 from penstock.store.verify import is_store, survey_store
@@ -30,6 +32,7 @@ def disk_status(root: Path, lake: LakeSettings, size_cap: int | None) -> dict[st
     tiers = {table: look.at_lake(table) for table in TABLES}
     for partition in DataDirectory(root).partitions():
         look.at_partition(partition, tiers)
+    look.at_segments(root, tiers)
     used = look.log_bytes + look.segment_bytes
     sizes = {"log": look.log_bytes, "segments": look.segment_bytes, "lake": look.lake_bytes}
     return {
@@ -84,20 +87,23 @@ class _Look:
         state = found.state
         self.segment_bytes += state.segment_bytes
         self._at_subscribers(partition, state)
-        cold = self._cold.get(partition.topic.name)
-        if cold is None:
+        if partition.topic.name not in self._cold:
             return
         table = next(table for table in TABLES if signal_of(table).value == partition.topic.name)
-        at = cold.positions.get(Source(str(partition.topic), partition.number))
-        warm = [
-            info
-            for info in state.segments.values()
-            if at is None or info.segment_seq > at.segment_seq
-        ]
-        tier = tiers[table]
-        tier["hot_messages"] += max(0, log.end_offset - state.sealed_offset)
-        tier["warm_segments"] += len(warm)
-        tier["warm_bytes"] += sum(info.size for info in warm)
+        tiers[table]["hot_messages"] += max(0, log.end_offset - state.sealed_offset)
+
+    def at_segments(self, root: Path, tiers: dict[str, dict[str, Any]]) -> None:
+        """Adds those that the lake does not have, or has in part."""
+        own = DirectoryAdoption(root, self._lake)
+        positions = {
+            name: adopted(found.positions, found.claims, own) for name, found in self._cold.items()
+        }
+        for segment in DirectorySegments(root).since({}):
+            if segment.signal is not None:
+                table = table_of(segment.signal)
+                if rest_of(segment, positions[segment.signal.value]) is not None:
+                    tiers[table]["warm_segments"] += 1
+                    tiers[table]["warm_bytes"] += segment.bytes
 
     def _at_subscribers(self, partition: Partition, state: Any) -> None:
         for each in state.subscribers.values():

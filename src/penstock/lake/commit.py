@@ -1,37 +1,39 @@
 """Data files and the positions they come from, in one Iceberg commit: the exactly-once.
 
-A writer claims the table, reads its positions, writes the files of the messages behind them, and
-commits both. Of two writers that began at the same positions one succeeds; a writer whose claim is
-not the newest never does.
+A writer claims some sources, reads their positions, writes the files of the messages behind them,
+and commits both. Of two writers that began at the same positions one succeeds; a writer of a source
+whose claim is not the newest never does. Writers of different sources share a table and do not
+fence each other.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from penstock.lake.files import check_written, data_file
 from penstock.lake.layout import batch_key, key_of
 from penstock.lake.positions import (
-    WRITER_EPOCH,
-    check_forward,
+    encode_epochs,
     encode_positions,
-    read_epoch,
+    position_name,
+    read_epochs,
     read_positions,
 )
 from penstock.lake.properties import is_crowded
 from penstock.lake.transaction import commit_snapshot
 from penstock.model.errors import Fenced, InvalidArgument
+from penstock.model.positions import check_forward, of_sources, sources_in
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from pyiceberg.table import Table
     from pyiceberg.table.update.snapshot import _FastAppendFiles, _SnapshotProducer
 
     from penstock.lake.files import WrittenFile
-    from penstock.lake.positions import Positions
     from penstock.lake.transaction import SnapshotTransaction
+    from penstock.model.positions import Positions, SourcePartition
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,18 +44,41 @@ class Committed:
     repeated: bool = False
 
 
-def claim(table: Table) -> int:
-    """Makes the caller the table's only writer; its epoch, for `commit`.
+class Adoption(Protocol):
+    """A source whose first claim takes over positions that are nobody's."""
 
-    Earlier writers are fenced from now on: their commits raise Fenced. `table` is refreshed, so
-    its positions are those to go on from.
+    @property
+    def source(self) -> str:
+        """The claimant."""
+        ...
+
+    def __call__(self, positions: Positions) -> Mapping[SourcePartition, SourcePartition]:
+        """Which of a table's positions become those of which partition of it."""
+        ...
+
+
+def claim(table: Table, sources: Collection[str], adopt: Adoption | None = None) -> int:
+    """Makes the caller the only writer of these sources; its epoch, for `commit`.
+
+    Their earlier writers are fenced from now on: their commits raise Fenced. `table` is refreshed,
+    so its positions are those to go on from. A source's first claim takes over the positions that
+    `adopt` gives it, in the same commit; what `adopt` raises claims nothing.
     """
     epoch = 0
 
     def stage(transaction: SnapshotTransaction) -> _SnapshotProducer[Any]:
         nonlocal epoch
-        epoch = read_epoch(table) + 1
-        transaction.set_properties({WRITER_EPOCH: str(epoch)})
+        epochs, found = read_epochs(table), read_positions(table)
+        # Above all others, so that an epoch says which sources were claimed together, and no two
+        # writers give a file the same name.
+        epoch = max(epochs.values(), default=0) + 1
+        transaction.set_properties(encode_epochs(sources, epoch))
+        taken = {} if adopt is None or adopt.source in epochs else adopt(found)
+        if taken:
+            transaction.remove_properties(*map(position_name, taken))
+            transaction.set_properties(
+                encode_positions({new: found[old] for old, new in taken.items()})
+            )
         # An empty snapshot: without one the claim would not be in the way of older writers.
         with transaction.update_snapshot(_summary("claim", epoch)).fast_append() as append:
             return append
@@ -68,23 +93,24 @@ def commit(
 ) -> Committed:
     """Adds the files and moves the positions from `start` to `end`, both or neither.
 
-    `start` is what the writer read, whole; `end` has all of it, moved on where messages were read,
-    also those that were set aside and are in no file. The files' names must begin with
-    `batch_key(start, end, epoch)`.
+    `start` is what the writer read of its sources, whole; `end` has all of it, moved on where
+    messages were read, also those that were set aside and are in no file. The files' names must
+    begin with `batch_key(start, end, epoch)`.
 
-    Fenced where a newer writer has claimed the table or its positions are others. The same call
-    may be repeated: once the table is at `end` it changes nothing. Commits of other kinds that
-    come between (a compaction, an expiry) are waited for. `table` is refreshed.
+    Fenced where a newer writer has claimed one of the sources or their positions are others. The
+    same call may be repeated: once the table is at `end` it changes nothing. Commits of others that
+    come between (another source's, a compaction, an expiry) are waited for. `table` is refreshed.
     """
     _check(files, start, end, epoch)
+    sources = sources_in(end)
     table.refresh()
-    _check_epoch(table, epoch)
-    if read_positions(table) == end:
+    _check_epochs(table, sources, epoch)
+    if of_sources(read_positions(table), sources) == end:
         return Committed(None, repeated=True)
 
     def stage(transaction: SnapshotTransaction) -> _SnapshotProducer[Any]:
-        _check_epoch(table, epoch)
-        _check_positions(table, start)
+        _check_epochs(table, sources, epoch)
+        _check_positions(table, start, sources)
         check_written(table, files)
         transaction.set_properties(encode_positions(end))
         with _append(transaction, table, epoch) as append:
@@ -109,14 +135,19 @@ def _check(files: Sequence[WrittenFile], start: Positions, end: Positions, epoch
         raise InvalidArgument("a file stands twice in one commit")
 
 
-def _check_epoch(table: Table, epoch: int) -> None:
-    newest = read_epoch(table)
-    if newest != epoch:
-        raise Fenced(f"the table {table.name()[-1]} belongs to writer {newest}, this is {epoch}")
+def _check_epochs(table: Table, sources: Collection[str], epoch: int) -> None:
+    epochs = read_epochs(table)
+    for source in sources:
+        newest = epochs.get(source, 0)
+        if newest != epoch:
+            name = table.name()[-1]
+            text = f"the table {name} belongs to writer {newest}, this is {epoch}"
+            raise Fenced(f"{text}, of the source {source}")
 
 
-def _check_positions(table: Table, start: Positions) -> None:
-    found = read_positions(table)
+def _check_positions(table: Table, start: Positions, sources: Collection[str]) -> None:
+    """Of its own sources alone: others move whenever their writers commit."""
+    found = of_sources(read_positions(table), sources)
     if found != start:
         name = table.name()[-1]
         raise Fenced(f"the table {name} is at {dict(found)}, the batch begins at {dict(start)}")

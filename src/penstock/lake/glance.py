@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote, urlsplit
 
-from penstock.lake.positions import decode_positions
+from penstock.lake.positions import decode_epochs, decode_positions
 from penstock.lake.promoted import of_properties
 from penstock.model.errors import Damaged
 
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from datetime import date
 
-    from penstock.lake.positions import Positions
     from penstock.lake.promoted import Promoted
     from penstock.lake.settings import LakeSettings
+    from penstock.model.positions import Positions
 
 CATALOG: Final = "catalog.db"
 MANIFESTS_KEPT: Final = 256
@@ -65,6 +65,8 @@ class Glance:
     """What of the topics is in it."""
     promoted: tuple[Promoted, ...] = ()
     """Attributes with columns of their own."""
+    claims: frozenset[str] = frozenset()
+    """The sources that have a writer."""
 
 
 NOTHING: Final = Glance((), {})
@@ -93,7 +95,8 @@ def _glance(settings: LakeSettings, table: str) -> Glance:
         metadata = _metadata(settings, table)
         files = _under(settings, table, metadata, _files(metadata))
         properties = metadata.get("properties", {})
-        return Glance(tuple(files), decode_positions(properties), of_properties(properties))
+        positions, claims = decode_positions(properties), frozenset(decode_epochs(properties))
+        return Glance(tuple(files), positions, of_properties(properties), claims)
     except FileNotFoundError:
         raise
     except (OSError, ValueError, KeyError, StopIteration, EOFError, TypeError) as error:

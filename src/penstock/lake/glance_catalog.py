@@ -17,7 +17,7 @@ from penstock.lake.glance import (
     only_text,
     times_between,
 )
-from penstock.lake.positions import decode_positions
+from penstock.lake.positions import decode_epochs, decode_positions
 from penstock.lake.promoted import of_properties
 from penstock.model.errors import Damaged
 
@@ -37,8 +37,9 @@ def glance_through_catalog(settings: LakeSettings, table: str) -> Glance:
     try:
         with contextlib.closing(open_catalog(settings)) as catalog:
             loaded = catalog.load_table((settings.namespace, table))
-        positions = decode_positions(loaded.properties)
-        return Glance(tuple(_files(loaded)), positions, of_properties(loaded.properties))
+        known = loaded.properties
+        positions, claims = decode_positions(known), frozenset(decode_epochs(known))
+        return Glance(tuple(_files(loaded)), positions, of_properties(known), claims)
     except NoSuchTableError:
         return NOTHING
     except Exception as error:  # every catalog has its own

@@ -19,12 +19,13 @@ from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
 from penstock.lake.positions import encode_positions
+from penstock.model.positions import of_sources
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
     from datetime import date
 
-    from penstock.lake.positions import Positions
+    from penstock.model.positions import Positions
 
 NO_DAY: Final = "__HIVE_DEFAULT_PARTITION__"
 """What readers of `name=value` folders take for null."""
@@ -41,7 +42,7 @@ def batch_key(start: Positions, end: Positions, epoch: int) -> str:
     """What the names of a batch's files begin with.
 
     The epoch is part of it so that a writer that was fenced, and may not know yet, never writes
-    the files of its successor.
+    the files of its successor; and no two sources that are written side by side have the same one.
     """
     return f"b{epoch:08d}-{_digest_of(start)}-{_digest_of(end)}"
 
@@ -85,16 +86,21 @@ def key_of(path: str) -> str | None:
     return match["key"] if match else None
 
 
-def may_be_in_flight(path: str, positions: Positions, epoch: int) -> bool:
-    """Whether the file may be of a batch that the writer `epoch` has yet to commit.
+def may_be_in_flight(path: str, positions: Positions, epochs: Mapping[str, int]) -> bool:
+    """Whether the file may be of a batch that a writer has yet to commit.
 
-    True of no file of an older writer, nor of a batch that began elsewhere than where the table
-    now is: neither can be committed any more.
+    True of no file of a writer that was fenced, nor of a batch that began elsewhere than where its
+    sources now are: neither can be committed any more. A writer that is newer than all that the
+    table knows may have claimed it since.
     """
     match = _NAME.fullmatch(path.rpartition("/")[2])
     if match is None or match["epoch"] is None:
         return False
-    return int(match["epoch"]) >= epoch and match["start"] == _digest_of(positions)
+    epoch = int(match["epoch"])
+    if epoch > max(epochs.values(), default=0):
+        return True
+    claimed = {source for source, newest in epochs.items() if newest == epoch}
+    return bool(claimed) and match["start"] == _digest_of(of_sources(positions, claimed))
 
 
 def _digest_of(positions: Positions) -> str:

@@ -17,7 +17,7 @@ from pyiceberg.manifest import read_manifest_list
 
 from penstock.lake.layout import data_folder, key_of, may_be_in_flight, metadata_folder
 from penstock.lake.listing import stored_files
-from penstock.lake.positions import read_epoch, read_positions
+from penstock.lake.positions import read_epochs, read_positions
 from penstock.model.clock import SystemClock
 from penstock.model.errors import Damaged
 
@@ -144,7 +144,7 @@ def _old(found: list[StoredFile], oldest_s: float) -> list[StoredFile]:
 def _is_orphan(table: Table, file: StoredFile, live: set[str]) -> bool:
     if file.path in live or not file.path.endswith(_OURS):
         return False
-    return not may_be_in_flight(file.path, read_positions(table), read_epoch(table))
+    return not may_be_in_flight(file.path, read_positions(table), read_epochs(table))
 
 
 def _delete(io: FileIO, orphans: list[StoredFile]) -> Removed:

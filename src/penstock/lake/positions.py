@@ -1,45 +1,34 @@
-"""How far a table of the lake has come in each topic partition, as properties of the table.
+"""How far a table of the lake has come in each partition of each source, as its properties.
 
-    penstock.position.<topic>.<partition> = {"segment_seq": 12, "offset": 3400}
-    penstock.writer-epoch                 = 7
+    penstock.position.<source><topic>.<partition> = {"segment_seq": 12, "offset": 3400}
+    penstock.position.version                     = 2
+    penstock.writer-epoch.<source>                = 7
 
 They are changed together with the data files that they speak of, in one Iceberg commit, and in no
-other way: that is what makes the pipeline exactly-once. Pure: no files, no Iceberg.
+other way: that is what makes the pipeline exactly-once. Each source has a writer of its own, which
+fences the source's earlier ones and nobody else. Pure: no files, no Iceberg.
 """
 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final, Protocol
 
-from penstock.model.errors import Damaged, InvalidArgument
+from penstock.model.errors import Damaged, InvalidArgument, UnsupportedVersion
+from penstock.model.positions import UNKNOWN, Position, SourcePartition
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
+
+    from penstock.model.positions import Positions
 
 POSITION_PREFIX: Final = "penstock.position."
 WRITER_EPOCH: Final = "penstock.writer-epoch"
-
-
-class Source(NamedTuple):
-    """A topic partition; `topic` is written `/namespace/name`."""
-
-    topic: str
-    partition: int
-
-
-class Position(NamedTuple):
-    """Every message below `offset`, of the segments up to `segment_seq`, is in the table.
-
-    Or it was set aside, when it could not be read. The next batch begins at `offset`.
-    """
-
-    segment_seq: int
-    offset: int
-
-
-Positions: TypeAlias = "Mapping[Source, Position]"
-"""A source that is not in it has not been read at all."""
+"""Alone: that of 0.1, whose writers were for all sources."""
+VERSION_NAME: Final = f"{POSITION_PREFIX}version"
+"""No name of a partition, so that 0.1 takes the table for damaged. It would find none of its
+positions here, and write all that it has a second time."""
+VERSION: Final = 2
 
 
 class HasProperties(Protocol):
@@ -51,50 +40,76 @@ class HasProperties(Protocol):
         ...
 
 
-def read_positions(table: HasProperties) -> dict[Source, Position]:
+def read_positions(table: HasProperties) -> dict[SourcePartition, Position]:
     """What the table says as it was last loaded; Damaged where it cannot be understood."""
     return decode_positions(table.properties)
 
 
-def read_epoch(table: HasProperties) -> int:
-    """The newest claim on the table as it was last loaded; 0 before the first."""
-    text = table.properties.get(WRITER_EPOCH, "0")
-    if not _is_number(text):
-        raise Damaged(f"{WRITER_EPOCH} is {text!r}, no number")
-    return int(text)
+def read_epochs(table: HasProperties) -> dict[str, int]:
+    """The newest claim of each source on the table as it was last loaded."""
+    return decode_epochs(table.properties)
+
+
+def position_name(key: SourcePartition) -> str:
+    """The property of a partition. A source has no slash, and a topic begins with one."""
+    if "/" in key.source or not key.topic.startswith("/"):
+        raise InvalidArgument(f"{key} has no place among table properties")
+    return f"{POSITION_PREFIX}{key.source}{key.topic}.{key.partition}"
 
 
 def encode_positions(positions: Positions) -> dict[str, str]:
     """As table properties, in the order of their names."""
     return {
-        f"{POSITION_PREFIX}{source.topic}.{source.partition}": json.dumps(position._asdict())
-        for source, position in sorted(positions.items())
+        position_name(key): json.dumps(position._asdict())
+        for key, position in sorted(positions.items())
     }
 
 
-def decode_positions(properties: Mapping[str, str]) -> dict[Source, Position]:
+def decode_positions(properties: Mapping[str, str]) -> dict[SourcePartition, Position]:
     """Those among the table properties; others are passed over, unknown fields too."""
+    _check_version(properties)
     return {
         _decode_name(name): _decode_value(name, text)
         for name, text in sorted(properties.items())
-        if name.startswith(POSITION_PREFIX)
+        if name.startswith(POSITION_PREFIX) and name != VERSION_NAME
     }
 
 
-def check_forward(start: Positions, end: Positions) -> None:
-    """InvalidArgument unless `end` names all that `start` does, and nothing goes back."""
-    for source, position in start.items():
-        if source not in end:
-            raise InvalidArgument(f"the end of the batch has no position of {source}")
-        if end[source].offset < position.offset or end[source].segment_seq < position.segment_seq:
-            raise InvalidArgument(f"{source} would go back from {position} to {end[source]}")
+def encode_epochs(sources: Iterable[str], epoch: int) -> dict[str, str]:
+    """A claim of these sources, which says of which version the positions are."""
+    return {_epoch_name(source): str(epoch) for source in sources} | {VERSION_NAME: str(VERSION)}
 
 
-def _decode_name(name: str) -> Source:
-    topic, _, partition = name.removeprefix(POSITION_PREFIX).rpartition(".")
-    if not topic or not _is_number(partition):
+def decode_epochs(properties: Mapping[str, str]) -> dict[str, int]:
+    """The claims among the table properties, by source."""
+    found = {}
+    for name, text in properties.items():
+        prefix, _, source = name.partition(f"{WRITER_EPOCH}.")
+        if name == WRITER_EPOCH or (source and not prefix):
+            if not _is_number(text):
+                raise Damaged(f"{name} is {text!r}, no number")
+            found[source] = int(text)
+    return found
+
+
+def _epoch_name(source: str) -> str:
+    return WRITER_EPOCH if source == UNKNOWN else f"{WRITER_EPOCH}.{source}"
+
+
+def _check_version(properties: Mapping[str, str]) -> None:
+    text = properties.get(VERSION_NAME, "1")
+    if not _is_number(text):
+        raise Damaged(f"{VERSION_NAME} is {text!r}, no number")
+    if int(text) > VERSION:
+        raise UnsupportedVersion(f"the lake's positions have version {text}, this is {VERSION}")
+
+
+def _decode_name(name: str) -> SourcePartition:
+    place, _, partition = name.removeprefix(POSITION_PREFIX).rpartition(".")
+    source, slash, topic = place.partition("/")
+    if not slash or not _is_number(partition):
         raise Damaged(f"the property {name!r} names no topic partition")
-    return Source(topic, int(partition))
+    return SourcePartition(source, f"/{topic}", int(partition))
 
 
 def _decode_value(name: str, text: str) -> Position:

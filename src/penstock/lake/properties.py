@@ -23,6 +23,8 @@ from typing import TYPE_CHECKING, Final
 
 from pyiceberg.table import TableProperties
 
+from penstock.lake.schemas import ORIGIN
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
@@ -37,7 +39,7 @@ _PRUNED_BY: Final = frozenset(
     {
         *("time", "namespace", "service_name", "trace_id", "name", "duration_ns", "type"),
         *("start_time_unix_nano", "time_unix_nano", "severity_number"),
-        *("_topic", "_partition", "_offset"),
+        *ORIGIN,
     }
 )
 _FIXED: Final = {

@@ -105,7 +105,17 @@ _CONTAINERS: Final = (
     ("resource_schema_url", pa.string()),
     ("scope_schema_url", pa.string()),
 )
-_ORIGIN: Final = (("_topic", pa.string()), ("_partition", pa.int32()), ("_offset", pa.int64()))
+_ORIGIN: Final = (
+    ("_source", pa.string()),
+    ("_topic", pa.string()),
+    ("_topic_partition", pa.int32()),
+    ("_offset", pa.int64()),
+)
+ORIGIN: Final = tuple(name for name, _ in _ORIGIN)
+"""The columns that name the message of a row, as `model.positions` does."""
+RENAMED: Final = MappingProxyType({"_partition": "_topic_partition"})
+"""Columns by the names that they had in 0.1. Iceberg keeps `_partition` for itself, and its own
+library refuses to write to a table that has one."""
 
 SPANS: Final = pa.schema(
     [

@@ -16,7 +16,7 @@ from pyiceberg.transforms import DayTransform, IdentityTransform
 from penstock.lake.catalog import open_catalog
 from penstock.lake.promoted import of_properties, parse_all, promoted_properties, with_columns
 from penstock.lake.properties import NO_RETRIES, new_table_properties
-from penstock.lake.schemas import TABLES
+from penstock.lake.schemas import RENAMED, TABLES
 from penstock.model.errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -58,7 +58,8 @@ class Lake:
     def table(self, name: str, shape: Shape | None = None) -> Table:
         """The table as it is now, with every column of `shape`; by default that of `TABLES`.
 
-        A missing table is made. Missing columns are added, null in the rows that are there;
+        A missing table is made. Columns that had another name in 0.1 are renamed, which keeps
+        their values. Missing columns are added, null in the rows that are there;
         columns that the shape does not know stay, and so do the partitions and the order of a
         table that exists. Several processes may do so at once.
         """
@@ -107,9 +108,26 @@ class Lake:
         if not wanted.items() <= table.properties.items():
             with table.transaction() as transaction:
                 transaction.set_properties(wanted)
+        self._rename(table, shape)
         with table.update_schema() as update:  # commits nothing where nothing is new
             update.union_by_name(shape.schema)
         return table
+
+    def _rename(self, table: Table, shape: Shape) -> None:
+        """By Iceberg's own rename: the number of the column stays, and so do its old files."""
+        names, wanted = set(table.schema().column_names), set(shape.schema.names)
+        prefix = TableProperties.METRICS_MODE_COLUMN_CONF_PREFIX
+        for old, new in RENAMED.items():
+            if old not in names or new in names or new not in wanted:
+                continue
+            with table.transaction() as transaction:
+                with transaction.update_schema() as update:
+                    update.rename_column(old, new)
+                # Iceberg's library refuses a table whose properties speak of no column.
+                mode = table.properties.get(f"{prefix}.{old}")
+                if mode is not None:
+                    transaction.remove_properties(f"{prefix}.{old}")
+                    transaction.set_properties({f"{prefix}.{new}": mode})
 
     def _create(self, name: str, shape: Shape) -> Table:
         """Columns, partitions, order and properties in one commit."""

@@ -26,7 +26,8 @@
     ├── ServerUnreachable        a server that should be there does not answer
     ├── CommitConflict           a table of the lake is not as expected; nothing was committed
     │   ├── Fenced
-    │   └── FilesReplaced
+    │   ├── FilesReplaced
+    │   └── ForeignPosition
     ├── ObjectConflict           an object is not as the call expects it; nothing was written
     │   ├── ObjectExists
     │   ├── ObjectChanged
@@ -187,6 +188,14 @@ class Fenced(CommitConflict):
 
 class FilesReplaced(CommitConflict):
     """Files that were to be replaced are not in the table any more; plan the work again."""
+
+
+class ForeignPosition(CommitConflict):
+    """What the lake says of a data directory cannot be true of this one; nothing was changed.
+
+    The lake is further than its log, or has positions of 0.1 that may or may not be its own. Going
+    on would pass over what was acknowledged; whoever runs it has to say which directory it is.
+    """
 
 
 class ObjectConflict(PenstockError):

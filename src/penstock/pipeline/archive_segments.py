@@ -14,6 +14,7 @@ from penstock.model.errors import (
     ObjectMissing,
     OffsetUnavailable,
 )
+from penstock.model.positions import UNKNOWN
 from penstock.model.topics import Topic
 from penstock.pipeline.requests import RequestBundles
 from penstock.pipeline.segments import Chosen, Segment, State, signal_of_topic
@@ -69,6 +70,7 @@ class ArchiveSegments:
         topic = Topic.parse(name)
         problem = f"messages {start.offset} to {end_offset - 1} of {key} are not in the archive"
         return Segment(
+            source=UNKNOWN,
             namespace=topic.namespace,
             topic=name,
             partition=int(number),
@@ -130,6 +132,7 @@ async def _read(
 
 def _segment(catalog: Catalog, descriptor: Descriptor) -> Segment:
     return Segment(
+        source=descriptor.source or descriptor.log_id,  # 0.1 said which log it was, and no more
         namespace=catalog.topic.namespace,
         topic=str(catalog.topic),
         partition=catalog.partition,

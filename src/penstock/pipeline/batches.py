@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 import operator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from penstock.pipeline.offsets import positions_after
@@ -108,7 +108,8 @@ def _with_gaps(
 ) -> Iterator[Segment]:
     for segment in listed:
         if at is not None and _is_gap(at, segment.segment_seq, segment.first_offset):
-            yield segments.gone(key, at, segment.first_offset or at.offset)
+            gone = segments.gone(key, at, segment.first_offset or at.offset)
+            yield replace(gone, source=segment.source)
         yield segment
         at = positions_after({} if at is None else {key: at}, [segment])[key]
     if at is not None and _is_gap(at, end.segment_seq, end.offset):

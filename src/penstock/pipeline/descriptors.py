@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 DESCRIPTORS: Final = pa.schema(
     [
+        ("source", pa.string()),
         ("topic", pa.string()),
         ("namespace", pa.string()),
         ("partition", pa.int32()),

@@ -8,28 +8,35 @@ ArchiveFeed     the archive, from its beginning; nobody waits to hear
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from penstock.archive.catalog import DEFAULT_ROOT
-from penstock.lake.positions import Source
-from penstock.model.errors import OffsetUnavailable, PenstockError
+from penstock.log.survey import log_files, log_owners
+from penstock.model.errors import ForeignPosition, OffsetUnavailable, PenstockError
+from penstock.model.topics import Topic
+from penstock.pipeline.adoption import DirectoryAdoption, OldPositions, QueueAdoption
 from penstock.pipeline.archive_segments import ArchiveSegments
-from penstock.pipeline.queue_segments import PARTITION, QueueSegments
-from penstock.pipeline.segments import DirectorySegments, State, is_in_lake
+from penstock.pipeline.cut import rest_of
+from penstock.pipeline.extent import extent_of
+from penstock.pipeline.queue_segments import QueueSegments
+from penstock.pipeline.segments import DirectorySegments, State
 from penstock.queue import Consumer, ConsumerSettings
 from penstock.queue.blocking import run_blocking
 from penstock.queue.settings import DATA_PATH_PREFIX, MANIFEST_PATH
+from penstock.storage import DataDirectory
 from penstock.storage.files import LocalFiles, write_atomically
 from penstock.storage.objects import open_objects
-from penstock.store.outside import LAKE, Delivered, write_delivered
+from penstock.store.outside import LAKE, Delivered, Taken, write_delivered
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from penstock.lake.positions import Positions
+    from penstock.lake.commit import Adoption
+    from penstock.lake.settings import LakeSettings
+    from penstock.model.positions import Positions
     from penstock.pipeline.segments import Segment, Segments
 
 _LOG = logging.getLogger(__name__)
@@ -46,6 +53,15 @@ class Feed(Protocol):
         ...
 
     @property
+    def goes_on(self) -> bool:
+        """Whether it has one source, so that one offset of a partition says where to go on."""
+        ...
+
+    def sources(self) -> frozenset[str]:
+        """Whose messages it gives: what is claimed in the lake, and asked for there."""
+        ...
+
+    @property
     def options(self) -> Mapping[str, str]:
         """Of the format `penstock`, its path included."""
         ...
@@ -54,8 +70,23 @@ class Feed(Protocol):
         """What there is to read."""
         ...
 
+    def identified(self, segment: Segment) -> Segment:
+        """With the source that `sources` names: what it is listed with may be less certain."""
+        ...
+
+    def adoption(self, lake: LakeSettings) -> Adoption | None:
+        """What decides which positions without a source are its own; None: none of them."""
+        ...
+
+    def check_positions(self, positions: Positions) -> None:
+        """ForeignPosition, OffsetUnavailable: what the lake has of it does not go on there.
+
+        Asked before anything is claimed, and again after, before anything is acknowledged.
+        """
+        ...
+
     def claim(self, positions: Positions) -> None:
-        """From now on nobody else is told anything. OffsetUnavailable: it does not go on there."""
+        """From now on nobody else is told anything."""
         ...
 
     def check(self) -> None:
@@ -76,7 +107,13 @@ class DirectoryFeed:
     """Sealed segments of a data directory, with or without a server."""
 
     data_dir: Path
+    old_positions: OldPositions = OldPositions.DECIDE
     numbers_segments = True
+    goes_on = True
+
+    def sources(self) -> frozenset[str]:
+        """Its own identity."""
+        return frozenset({DataDirectory(self.data_dir).identity()})
 
     @property
     def options(self) -> Mapping[str, str]:
@@ -86,6 +123,29 @@ class DirectoryFeed:
     def segments(self) -> DirectorySegments:
         """Those of all topics."""
         return DirectorySegments(self.data_dir)
+
+    def identified(self, segment: Segment) -> Segment:
+        """They are all its own."""
+        return segment
+
+    def adoption(self, lake: LakeSettings) -> Adoption | None:
+        """By what the directory and the lake show, or as it was told."""
+        return DirectoryAdoption(self.data_dir, lake, self.old_positions)
+
+    def check_positions(self, positions: Positions) -> None:
+        """The lake cannot be further than the log that it has it from."""
+        directory = DataDirectory(self.data_dir)
+        for place, position in positions.items():
+            partition = directory.partition(Topic.parse(place.topic), place.partition)
+            extent = extent_of(partition)
+            end = 0 if extent is None else extent.end
+            if position.offset > end:
+                raise ForeignPosition(
+                    f"the lake has {place.topic}/{place.partition} of {self.data_dir} up to offset "
+                    f"{position.offset}, and its log ends at {end}: it was restored from an older "
+                    f"copy, or copied; `penstock identity --new --data-dir {self.data_dir}` makes "
+                    "it a directory of its own"
+                )
 
     def claim(self, positions: Positions) -> None:
         """The lake's own claim is enough. The last run may have ended before it said how far."""
@@ -99,15 +159,19 @@ class DirectoryFeed:
 
         Up to the last segment before the first that the lake does not have.
         """
-        through: dict[str, int] = {}
+        through: dict[str, Taken] = {}
         ended: set[str] = set()
         for segment in self._listing.since({}):
-            if is_in_lake(segment, positions.get(Source(segment.topic, segment.partition))):
+            if rest_of(segment, positions) is None:
                 if segment.key not in ended:
-                    through[segment.key] = segment.segment_seq
+                    offset = positions[segment.place].offset
+                    through[segment.key] = Taken(segment.segment_seq, offset)
             else:
                 ended.add(segment.key)
-        write_delivered(self.data_dir, Delivered(LAKE, through))
+        # Whoever reads it deletes: every message below these offsets is committed, and the
+        # identity says of which directory.
+        [source] = self.sources()
+        write_delivered(self.data_dir, Delivered(LAKE, through, source))
 
     @cached_property
     def _listing(self) -> DirectorySegments:
@@ -139,6 +203,7 @@ class QueueFeed:
     consumes: bool = True
     """Else it only reads what waits, beside whoever consumes it."""
     numbers_segments = True
+    goes_on = True
 
     def __getstate__(self) -> dict[str, Any]:
         """Whoever gets it claims the queue again."""
@@ -151,14 +216,30 @@ class QueueFeed:
         keys = {f"objects.{name}": value for name, value in self.objects.items()}
         return {"path": self.url, "source": "queue", "manifest": self.manifest_path, **keys}
 
+    def sources(self) -> frozenset[str]:
+        """The id of the queue."""
+        return frozenset({self._listing.source})
+
     def segments(self) -> QueueSegments:
         """One for each topic of each batch."""
         return QueueSegments(self.url, self.objects, self.manifest_path)
 
+    def identified(self, segment: Segment) -> Segment:
+        """They are all its own."""
+        return segment
+
+    def adoption(self, lake: LakeSettings) -> Adoption | None:  # noqa: ARG002 - a Feed's
+        """Those of the partition that queues have; `check_positions` says whether they go on."""
+        return QueueAdoption(self._listing.source)
+
+    def check_positions(self, positions: Positions) -> None:
+        """What waits must be next to what the lake has."""
+        if self.consumes:
+            self._check_continuity(positions)
+
     def claim(self, positions: Positions) -> None:
         """Fences whoever consumed before, and dequeues what the lake has already."""
         if self.consumes:
-            self._check_continuity(positions)
             self.acknowledge(positions)
 
     def check(self) -> None:
@@ -172,7 +253,7 @@ class QueueFeed:
             return
         last = None
         for sequence, held in self._listing.waiting().items():
-            if not all(is_in_lake(each, positions.get(_source(each))) for each in held):
+            if not all(rest_of(each, positions) is None for each in held):
                 break
             last = sequence
         acked = self._consumer.acked
@@ -211,7 +292,7 @@ class QueueFeed:
 
     def _check_continuity(self, positions: Positions) -> None:
         """What the lake has must be behind what waits, and next to it."""
-        known = [at.segment_seq for source, at in positions.items() if source[1] == PARTITION]
+        known = [at.segment_seq for at in positions.values()]
         if not known:
             return
         status = run_blocking(self.segments().status())
@@ -235,6 +316,11 @@ class ArchiveFeed:
     objects: Mapping[str, str] = field(default_factory=dict, repr=False)
     root: str = DEFAULT_ROOT
     numbers_segments = False
+    goes_on = False
+
+    def sources(self) -> frozenset[str]:
+        """Of every stretch of it: a disk that was lost has a successor."""
+        return frozenset(self.identified(each).source for each in self.segments().since({}))
 
     @property
     def options(self) -> Mapping[str, str]:
@@ -247,6 +333,32 @@ class ArchiveFeed:
         """One for each object."""
         return ArchiveSegments(self.url, self.objects, self.metadata_url, self.root)
 
+    def identified(self, segment: Segment) -> Segment:
+        """What 0.1 archived names its log alone: it is the directory's, if the log is there."""
+        own = self._logs.get(segment.source) == (segment.topic, segment.partition)
+        return replace(segment, source=self._identity) if own else segment
+
+    @cached_property
+    def _identity(self) -> str:
+        return DataDirectory(self.data_dir).identity()
+
+    @cached_property
+    def _logs(self) -> dict[str, tuple[str, int]]:
+        """The partition of each log that the directory has, by the log's id."""
+        files = LocalFiles()
+        return {
+            str(owner): (str(each.topic), each.number)
+            for each in DataDirectory(self.data_dir).partitions()
+            for owner in log_owners(files, each.log_folder, log_files(files, each.log_folder))
+        }
+
+    def adoption(self, lake: LakeSettings) -> Adoption | None:
+        """Those of the directory that the archive is of, before it passes them."""
+        return DirectoryAdoption(self.data_dir, lake) if self._identity in self.sources() else None
+
+    def check_positions(self, positions: Positions) -> None:
+        """The lake may well have more than was archived."""
+
     def claim(self, positions: Positions) -> None:
         """Reading needs none."""
 
@@ -258,10 +370,6 @@ class ArchiveFeed:
 
     def set_aside(self, segment: Segment) -> None:
         """It stays where it is."""
-
-
-def _source(segment: Segment) -> Source:
-    return Source(segment.topic, segment.partition)
 
 
 def _name_aside(segment: Segment, name: str) -> str:

@@ -1,8 +1,7 @@
 """The queue as a source: what a batch has for one topic is a segment of that topic.
 
 A batch of the queue holds requests of many topics. Its sequence is the `segment_seq` of all of
-them, and the offset of a request is `sequence * 2**24` and its place in the batch. No data
-directory has so many partitions as the number that these have, so that both may feed one lake.
+them, and the offset of a request is `sequence * 2**24` and its place in the batch.
 """
 
 from __future__ import annotations
@@ -21,6 +20,7 @@ from penstock.model.errors import (
     PenstockError,
     UnsupportedVersion,
 )
+from penstock.model.positions import QUEUE_PARTITION
 from penstock.model.topics import Topic
 from penstock.otel.signals import Signal
 from penstock.pipeline.requests import RequestBundles
@@ -39,10 +39,9 @@ if TYPE_CHECKING:
     from penstock.queue.otlp import Origin
     from penstock.storage.objects import ObjectStore
 
-PARTITION: Final = 65_535
-"""Of every row that came through a queue."""
 NO_TOPIC: Final = "//traces"
 """Of requests whose metadata cannot be understood: whoever reads traces hears of them."""
+NO_ID: Final = "0" * 32
 OFFSETS_PER_BATCH: Final = 2**24
 _MS: Final = 1_000_000
 
@@ -62,6 +61,7 @@ class QueueSegments:
         self._options = dict(options)
         self._settings = QueueSettings(manifest_path=manifest_path)
         self._known: dict[int, list[Segment]] = {}
+        self._source: str | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         """Workers open a store of their own."""
@@ -71,6 +71,11 @@ class QueueSegments:
     @cached_property
     def _objects(self) -> ObjectStore:
         return open_objects(self._url, self._options)
+
+    @property
+    def source(self) -> str:
+        """The id of the queue; of one without, zeros: its sequences alone tell it apart."""
+        return run_blocking(self._identity())
 
     def since(self, positions: Positions) -> list[Segment]:
         """Reads the entries that it has not listed before; those that were dequeued are left out.
@@ -99,11 +104,15 @@ class QueueSegments:
         """Of the queue."""
         return await Inspector(self._objects, self._settings).status()
 
+    async def _identity(self) -> str:
+        self._source = self._source or (await self.status()).queue_id or NO_ID
+        return self._source
+
     async def _look(self) -> None:
-        inspector = Inspector(self._objects, self._settings)
+        inspector, source = Inspector(self._objects, self._settings), await self._identity()
         begin = max(self._known, default=-1) + 1
         async for entry in inspector.entries(begin):
-            self._known[entry.sequence] = segments_of(entry)
+            self._known[entry.sequence] = segments_of(entry, source)
         first = (await inspector.status()).first_sequence
         self._known = {seq: held for seq, held in self._known.items() if seq >= first}
 
@@ -133,7 +142,7 @@ class QueueSegments:
         raise PenstockError(f"{key}: {start.offset} to {end_offset} of the queue are gone")
 
 
-def segments_of(entry: Entry) -> list[Segment]:
+def segments_of(entry: Entry, source: str) -> list[Segment]:
     """What a batch has for each topic; what nobody understands is a damaged segment of none."""
     ranges: dict[Origin | str, list[list[int | None]]] = {}
     times: dict[Origin | str, int] = {}
@@ -150,11 +159,19 @@ def segments_of(entry: Entry) -> list[Segment]:
             held.append([item.start_index, end])
         times.setdefault(origin, item.ingestion_time_ms)
     share = (entry.extent.batch_bytes if entry.extent else 0) // max(len(ranges), 1)
-    return [_segment(entry, origin, held, times[origin], share) for origin, held in ranges.items()]
+    return [
+        _segment(source, entry, origin, held, times[origin], share)
+        for origin, held in ranges.items()
+    ]
 
 
 def _segment(
-    entry: Entry, origin: Origin | str, ranges: list[list[int | None]], time_ms: int, size: int
+    source: str,
+    entry: Entry,
+    origin: Origin | str,
+    ranges: list[list[int | None]],
+    time_ms: int,
+    size: int,
 ) -> Segment:
     extent = entry.extent
     detail = {
@@ -162,9 +179,10 @@ def _segment(
         "extent": extent and [extent.batch_bytes, extent.record_count, extent.batch_crc],
     }
     made = Segment(
+        source=source,
         namespace="",
         topic=NO_TOPIC,
-        partition=PARTITION,
+        partition=QUEUE_PARTITION,
         segment_seq=entry.sequence,
         path=entry.location,
         first_offset=None,  # a topic need not be in every batch

@@ -27,8 +27,9 @@ _TIMED_SLOTS: Final = {
 def origin_ranges(segment: Segment) -> dict[str, Range]:
     """Of the columns that say where rows came from."""
     found: dict[str, Range] = {
+        "_source": (segment.source, segment.source),
         "_topic": (segment.topic, segment.topic),
-        "_partition": (segment.partition, segment.partition),
+        "_topic_partition": (segment.partition, segment.partition),
         "namespace": (segment.namespace, segment.namespace),
     }
     if segment.first_offset is not None and segment.end_offset is not None:

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Final, Protocol
 import numpy as np
 import pyarrow as pa
 
-from penstock.lake.rows import Origin, row_batches
+from penstock.lake.rows import row_batches
 from penstock.lake.schemas import signal_of
 from penstock.model import slots
 from penstock.model.errors import Damaged, InvalidBundle, OffsetUnavailable, PenstockError
+from penstock.pipeline.cut import in_rest
 from penstock.pipeline.descriptors import descriptor_rows
 from penstock.pipeline.segments import State
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from penstock.lake.rows import Origin
     from penstock.model.bundle import Bundle
     from penstock.pipeline.filters import Predicate
     from penstock.pipeline.segments import Bundles, Segment, Segments
@@ -91,11 +93,13 @@ class TableReading:
     ) -> Iterator[pa.RecordBatch]:
         """Large bundles in batches of their own, small ones together; none is empty.
 
-        Of a segment, by its path, the rows with the `unwanted` numbers are left out.
+        Of what is meant of a segment, by its path, the rows with the `unwanted` numbers are left
+        out.
         """
         for segment in chosen:
             batches = self._segment(segment, whole=segment.path in unwanted)
-            for batch in without(batches, unwanted.get(segment.path)):
+            rest = (in_rest(segment, batch) for batch in batches)
+            for batch in without(rest, unwanted.get(segment.path)):
                 yield from self.fitted(batch)
 
     def fitted(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -141,9 +145,8 @@ class TableReading:
             offsets = (first_offset, first_offset + max(messages - 1, 0))
             if not (whole or self.predicate.may_hold({"_offset": offsets})):
                 continue
-            place = (segment.topic, segment.namespace, segment.partition, first_offset)
             try:
-                yield reader.bundle(index, wanted).bundle, Origin(*place)
+                yield reader.bundle(index, wanted).bundle, segment.origin(first_offset)
             except Damaged as error:
                 reason = str(error).removeprefix(f"{reader.name}: ")
                 self.lose(Damaged(f"{segment.path}: bundle {index}: {reason}"))

@@ -11,12 +11,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from penstock.lake.rows.origin import Origin
 from penstock.model.errors import (
     Damaged,
     InvalidArgument,
     OffsetUnavailable,
     UnsupportedVersion,
 )
+from penstock.model.positions import SourcePartition
 from penstock.model.topics import Topic
 from penstock.otel.signals import Signal
 from penstock.segment import SegmentReader, read_info, segment_name, segment_seq_of
@@ -24,9 +26,8 @@ from penstock.storage import DataDirectory
 from penstock.storage.files import LocalFiles
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection, Iterator, Sequence
 
-    from penstock.lake.positions import Position as LakePosition
     from penstock.pipeline.offsets import Position, Positions
     from penstock.segment import StoredBundle
     from penstock.segment.tables import ManifestEntry
@@ -48,8 +49,10 @@ class State(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A sealed segment, as a listing knows it."""
+    """A sealed segment, as a listing knows it; or the rest of one."""
 
+    source: str
+    """Who gave its messages their offsets, see `model.positions`."""
     namespace: str
     topic: str
     """`/namespace/name`."""
@@ -70,23 +73,22 @@ class Segment:
     """Why it cannot be read, with the name of its file."""
     detail: str | None = None
     """What else its source needs to open it."""
+    begin: int | None = None
+    """Of the rest of a segment: the first message that is meant; see `cut`."""
 
     @property
     def key(self) -> str:
-        """Its partition, as offsets name it."""
+        """Its partition, as Spark's offsets name it."""
         return f"{self.topic}/{self.partition}"
 
+    @property
+    def place(self) -> SourcePartition:
+        """Its partition, as the lake's positions name it."""
+        return SourcePartition(self.source, self.topic, self.partition)
 
-def is_in_lake(segment: Segment, position: LakePosition | None) -> bool:
-    """Whether a table that has come to this position has all of the segment.
-
-    Offsets decide; a damaged segment does not say its own, and is known by its number.
-    """
-    if position is None:
-        return False
-    if segment.end_offset is None:
-        return segment.segment_seq <= position.segment_seq
-    return segment.end_offset <= position.offset
+    def origin(self, first_offset: int) -> Origin:
+        """Where the rows of one of its bundles come from."""
+        return Origin(self.source, self.topic, self.namespace, self.partition, first_offset)
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +171,7 @@ class DirectorySegments:
         self._files = LocalFiles()
         self._chosen = Chosen(topics, namespaces, signal)
         self._known: dict[str, Segment] = {}
-        _check_identity(self._directory)
+        self._source = _identity(self._directory)
 
     def __getstate__(self) -> dict[str, Any]:
         """Workers only open segments; what was listed stays here."""
@@ -204,18 +206,22 @@ class DirectorySegments:
         path = partition.segments_folder / segment_name(start.segment_seq)
         messages = f"messages {start.offset} to {end_offset - 1}"
         problem = f"{path} is gone: {messages} were deleted unread"
-        missing = _unreadable(partition, start.segment_seq, State.GONE, problem)
+        missing = self._unreadable(partition, start.segment_seq, State.GONE, problem)
         return replace(missing, first_offset=start.offset, end_offset=end_offset)
 
     def _listed(self, partition: Partition, positions: Positions) -> Iterator[Segment]:
         start = positions.get(f"{partition.topic}/{partition.number}")
+        found = []
         for name in self._files.names(partition.segments_folder):
             seq = segment_seq_of(name)
             if seq is None:
                 continue
             segment = self._known.get(str(partition.segments_folder / name))
             segment = segment or self._described(partition, seq)
-            if segment is not None and (start is None or _is_from(segment, start)):
+            if segment is not None:
+                found.append(segment)
+        for segment in bounded(found):
+            if start is None or _is_from(segment, start):
                 yield segment
 
     def _described(self, partition: Partition, segment_seq: int) -> Segment | None:
@@ -231,8 +237,9 @@ class DirectorySegments:
             raise UnsupportedVersion(f"{path}: {error}") from None
         except Damaged as error:
             problem = f"{path.parent}/{error}"
-            return _unreadable(partition, segment_seq, State.DAMAGED, problem)
+            return self._unreadable(partition, segment_seq, State.DAMAGED, problem)
         return Segment(
+            self._source,
             partition.topic.namespace,
             str(partition.topic),
             partition.number,
@@ -247,17 +254,34 @@ class DirectorySegments:
             signal_of_topic(partition.topic),
         )
 
+    def _unreadable(
+        self, partition: Partition, segment_seq: int, state: State, problem: str
+    ) -> Segment:
+        topic, path = partition.topic, partition.segments_folder / segment_name(segment_seq)
+        place = (self._source, topic.namespace, str(topic), partition.number, segment_seq)
+        signal = signal_of_topic(topic)
+        return Segment(*place, str(path), None, None, 0, 0, 0, 0, signal, state, problem)
+
 
 def _is_from(segment: Segment, start: Position) -> bool:
     """By its number, or because it has messages that the numbers do not tell of."""
     return segment.segment_seq >= start.segment_seq or (segment.end_offset or 0) > start.offset
 
 
-def _unreadable(partition: Partition, segment_seq: int, state: State, problem: str) -> Segment:
-    topic, path = partition.topic, partition.segments_folder / segment_name(segment_seq)
-    place = (topic.namespace, str(topic), partition.number, segment_seq, str(path))
-    signal = signal_of_topic(topic)
-    return Segment(*place, None, None, 0, 0, 0, 0, signal, state, problem)
+def bounded(listed: Sequence[Segment]) -> list[Segment]:
+    """The segments of a partition, in order; a damaged one lies between its neighbours.
+
+    It does not say its own offsets. Behind the last one nothing says where it ends.
+    """
+    found: list[Segment] = []
+    ahead: int | None = None
+    for segment in reversed(listed):
+        if segment.state is State.DAMAGED:
+            segment = replace(segment, end_offset=ahead)
+        ahead = segment.first_offset if segment.first_offset is not None else ahead
+        found.append(segment)
+    found.reverse()
+    return found
 
 
 def signal_of_topic(topic: Topic) -> Signal | None:
@@ -265,9 +289,9 @@ def signal_of_topic(topic: Topic) -> Signal | None:
     return next((signal for signal in Signal if signal.value == topic.name), None)
 
 
-def _check_identity(directory: DataDirectory) -> None:
+def _identity(directory: DataDirectory) -> str:
     try:
-        directory.identity()
+        return directory.identity()
     except (FileNotFoundError, NotADirectoryError):
         root = directory.root
         raise InvalidArgument(f"{root} is not a data directory: it has no penstock.json") from None

@@ -19,6 +19,7 @@ from penstock.model.errors import OffsetUnavailable, PenstockError, ServerUnreac
 from penstock.otel import decode_requests
 from penstock.query.flight import NOT_OPEN, hot_messages
 from penstock.query.server_file import running_server
+from penstock.storage import DataDirectory
 from penstock.storage.files import LocalFiles
 from penstock.store.messages import decode_bundle, decode_raw
 
@@ -46,7 +47,9 @@ def hot_batches(
     partition: Partition, signal: Signal, sealed: int, warn: Callable[[str], None]
 ) -> Iterator[pa.RecordBatch]:
     """The same, in the memory of one batch."""
-    place = Origin(str(partition.topic), partition.topic.namespace, partition.number, 0)
+    source = DataDirectory(partition.folder.parents[_DEPTH]).identity()
+    topic = partition.topic
+    place = Origin(source, str(topic), topic.namespace, partition.number, 0)
     hot = _Hot(partition, signal, sealed, warn)
     bundles = ((bundle, place.after(at)) for at, bundle in hot.bundles())
     for batch in row_batches(bundles, signal):

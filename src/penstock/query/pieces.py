@@ -49,6 +49,10 @@ class Piece:
         """No row is known to be in the lake."""
         self.in_lake: NDArray[np.bool_] = np.zeros(self.rows.num_rows, bool)
 
+    def with_rows(self, rows: pa.Table) -> Piece:
+        """Some of its rows, of which nothing is known yet; itself where they are all."""
+        return self if rows is self.rows else Piece(self.table, rows, self.warnings)
+
     @cached_property
     def keys(self) -> Hashes:
         """What the rows have in common with those that are the same."""

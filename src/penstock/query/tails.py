@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.lake.schemas import TABLES, table_of
+from penstock.pipeline.cut import from_offset
 from penstock.query.pieces import Piece
 from penstock.storage import DataDirectory
 
@@ -76,7 +77,7 @@ class Tails:
             tail = self._tails.get(name)
         if tail is None or not tail.start <= sealed <= tail.end:
             return _Tail(sealed, sealed, ())
-        pieces = (from_offset(piece, sealed) for piece in tail.pieces)
+        pieces = (_from_offset(piece, sealed) for piece in tail.pieces)
         left = tuple(piece for piece in pieces if piece.rows.num_rows)
         return _Tail(sealed, tail.end, left, tail.signs)
 
@@ -85,12 +86,8 @@ TAILS: Final = Tails()
 """Of this process."""
 
 
-def from_offset(piece: Piece, offset: int) -> Piece:
-    """The rows of messages from the offset on."""
-    wanted = pc.greater_equal(piece.rows["_offset"], pa.scalar(offset, pa.int64()))
-    if pc.all(wanted).as_py() is not False:
-        return piece
-    return Piece(piece.table, piece.rows.filter(wanted), piece.warnings)
+def _from_offset(piece: Piece, offset: int) -> Piece:
+    return piece.with_rows(from_offset(piece.rows, offset))
 
 
 def _decoded(
@@ -108,7 +105,7 @@ def _decoded(
     table = table_of(signal)
     batches = hot_rows(partition, signal, start, note)
     piece = Piece(table, pa.Table.from_batches(batches, TABLES[table]), tuple(lost))
-    return from_offset(piece, start)
+    return _from_offset(piece, start)
 
 
 def _longer(known: _Tail, new: Piece, signs: Signs | None) -> _Tail:

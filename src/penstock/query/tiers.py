@@ -12,22 +12,24 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from penstock.lake.glance import NOTHING, Glance, glance, glance_at_positions
-from penstock.lake.positions import Source
 from penstock.lake.schemas import TABLES, signal_of
 from penstock.model.errors import Damaged
-from penstock.pipeline.segments import DirectorySegments, State, is_in_lake
+from penstock.model.positions import SourcePartition
+from penstock.pipeline.adoption import DirectoryAdoption, adopted
+from penstock.pipeline.cut import beyond, ends, in_rest, rest_of
+from penstock.pipeline.segments import DirectorySegments, State
 from penstock.query.opening import open_segment
 from penstock.query.pieces import Piece
 from penstock.query.segments import WarmSegment
-from penstock.query.tails import TAILS, from_offset
+from penstock.query.tails import TAILS
 from penstock.storage import DataDirectory
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator
+    from collections.abc import Callable, Collection, Iterator
     from pathlib import Path
 
-    from penstock.lake.positions import Positions
     from penstock.lake.settings import LakeSettings
+    from penstock.model.positions import Positions
     from penstock.otel.signals import Signal
     from penstock.pipeline.segments import Segment
     from penstock.segment import SegmentReader
@@ -98,18 +100,19 @@ def look(
     segments = looking.segments()
     started = time.perf_counter()
     # Positions are needed for the others, even if the rows of the lake are not asked for.
-    at_once = _cold(lake, asked.table, warn)
+    at_once = looking.cold()
     found.seconds[Tier.COLD] = time.perf_counter() - started
     found.cold = at_once if Tier.COLD in asked.tiers else replace(at_once, files=())
     started = time.perf_counter()
     if Tier.WARM in asked.tiers:
-        beyond = [each for each in segments if not _is_cold(each[0], at_once)]
-        found.segments = [segment for segment, _ in beyond]
-        found.fresh[Tier.WARM] = [looking.warm(*each) for each in beyond]
+        rests = [(rest_of(each, at_once.positions), reader) for each, reader in segments]
+        warm = [(rest, reader) for rest, reader in rests if rest is not None]
+        found.segments = [segment for segment, _ in warm]
+        found.fresh[Tier.WARM] = [looking.warm(*each) for each in warm]
         found.seconds[Tier.WARM] = time.perf_counter() - started
     if Tier.HOT in asked.tiers:
-        ends = _ends(at_once.positions, (each for each, _ in segments))
-        found.fresh[Tier.HOT] = [_unsealed(piece, ends) for piece in hot]
+        known = ends(at_once.positions, (each for each, _ in segments))
+        found.fresh[Tier.HOT] = [each.with_rows(beyond(each.rows, known)) for each in hot]
     return found
 
 
@@ -130,14 +133,15 @@ class _Look:
     def hot(self) -> list[Piece]:
         # What was sealed a moment ago is still sealed, so there is no need to decode it.
         known = _quietly(lambda: glance_at_positions(self._lake, self._asked.table))
-        sealed = _ends(known or {}, self._source.since({}))
+        sealed = ends(known or {}, self._source.since({}))
+        identity = self._directory.identity()
         return [
             piece
             for partition in self._partitions()
             for piece in TAILS.pieces(
                 partition,
                 self._signal,
-                sealed.get(Source(str(partition.topic), partition.number), 0),
+                sealed.get(SourcePartition(identity, str(partition.topic), partition.number), 0),
                 self._warn,
             )
         ]
@@ -156,6 +160,16 @@ class _Look:
             for segment in self._source.since({})
         ]
 
+    def cold(self) -> Glance:
+        """Its positions as the directory's pipeline finds them."""
+        try:
+            found = glance(self._lake, self._asked.table)
+        except Damaged as error:
+            self._warn(str(error))
+            return NOTHING
+        own = DirectoryAdoption(self._directory.root, self._lake)
+        return replace(found, positions=adopted(found.positions, found.claims, own))
+
     def warm(self, segment: Segment, reader: SegmentReader | None) -> Piece:
         if segment.state is not State.SEALED:
             self._warn(segment.problem or f"{segment.path} is {segment.state}")
@@ -165,19 +179,7 @@ class _Look:
         piece = WarmSegment(table, self._signal, segment, reader).piece(self._asked)
         for warning in piece.warnings:
             self._warn(warning)
-        return piece
-
-
-def _cold(lake: LakeSettings, table: str, warn: Callable[[str], None]) -> Glance:
-    try:
-        return glance(lake, table)
-    except Damaged as error:
-        warn(str(error))
-        return NOTHING
-
-
-def _is_cold(segment: Segment, cold: Glance) -> bool:
-    return is_in_lake(segment, cold.positions.get(Source(segment.topic, segment.partition)))
+        return piece.with_rows(in_rest(segment, piece.rows))
 
 
 def _quietly(positions: Callable[[], Positions]) -> Positions | None:
@@ -185,20 +187,3 @@ def _quietly(positions: Callable[[], Positions]) -> Positions | None:
         return positions()
     except Damaged:
         return None  # the look at the lake says so
-
-
-def _ends(positions: Positions, segments: Iterable[Segment]) -> dict[Source, int]:
-    """The offset behind the last message of each partition that is sealed or in the lake."""
-    ends = {source: position.offset for source, position in positions.items()}
-    for segment in segments:
-        source = Source(segment.topic, segment.partition)
-        ends[source] = max(ends.get(source, 0), segment.end_offset or 0)
-    return ends
-
-
-def _unsealed(piece: Piece, ends: dict[Source, int]) -> Piece:
-    """Without the rows of messages that another tier has."""
-    if not piece.rows.num_rows:
-        return piece
-    topic, partition = (piece.rows[name][0].as_py() for name in ("_topic", "_partition"))
-    return from_offset(piece, ends.get(Source(topic, partition), 0))

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.lake.rows import Origin, row_batches, rows_of
+from penstock.lake.rows import row_batches, rows_of
 from penstock.model.errors import PenstockError
 from penstock.query.opening import open_segment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
 
+    from penstock.lake.rows import Origin
     from penstock.model.bundle import Bundle
     from penstock.otel.signals import Signal
     from penstock.pipeline.segments import Segment
@@ -90,8 +91,7 @@ def _bundles(
         except PenstockError as error:
             warn(f"{segment.path}: bundle {index}: {error}")
             continue
-        place = (segment.topic, segment.namespace, segment.partition, stored.first_offset)
-        yield stored.bundle, Origin(*place)
+        yield stored.bundle, segment.origin(stored.first_offset)
 
 
 def _rows(

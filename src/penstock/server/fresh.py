@@ -12,13 +12,14 @@ from collections import deque
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from penstock.lake.glance import glance, glance_at_positions
-from penstock.lake.positions import Source
-from penstock.lake.rows import Origin, row_batches
+from penstock.lake.rows import row_batches
 from penstock.lake.schemas import TABLES, signal_of
 from penstock.model.errors import PenstockError
+from penstock.model.positions import SourcePartition
+from penstock.pipeline.adoption import DirectoryAdoption, adopted
+from penstock.pipeline.cut import beyond, ends, in_rest, rest_of
 from penstock.pipeline.segments import DirectorySegments
 from penstock.query.hot import hot_batches
 from penstock.query.warm import open_segment
@@ -29,9 +30,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from penstock.lake.glance import ColdFile
-    from penstock.lake.positions import Positions
+    from penstock.lake.rows import Origin
     from penstock.lake.settings import LakeSettings
     from penstock.model.bundle import Bundle
+    from penstock.model.positions import Positions
+    from penstock.pipeline.cut import Ends
     from penstock.pipeline.segments import Segment
     from penstock.segment import SegmentReader
 
@@ -59,22 +62,23 @@ class Fresh:
         self._source = DirectorySegments(data_dir, topics=topics, namespaces=namespaces)
         self._segments: deque[tuple[Segment, SegmentReader | None]] = deque()
         self._positions: Positions = {}
-        self._sealed: dict[Source, int] = {}
+        self._ends: Ends = {}
         self.cold_files: tuple[ColdFile, ...] = ()
         self.warnings: list[str] = []
 
     def spool(self, path: Path) -> None:
         """Puts the rows of the log into a file."""
-        sealed = _ends(glance_at_positions(self._lake, self._table), self._source.since({}))
+        sealed = ends(glance_at_positions(self._lake, self._table), self._source.since({}))
+        identity = self._directory.identity()
         schema = TABLES[self._table]
         with pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, schema) as writer:
             for partition in self._directory.partitions():
                 topic = partition.topic
                 chosen = self._namespaces is None or topic.namespace in self._namespaces
                 if topic.name == self._signal.value and chosen:
-                    start = sealed.get(Source(str(topic), partition.number), 0)
+                    place = SourcePartition(identity, str(topic), partition.number)
                     warn = self.warnings.append
-                    for batch in hot_batches(partition, self._signal, start, warn):
+                    for batch in hot_batches(partition, self._signal, sealed.get(place, 0), warn):
                         writer.write_batch(batch)
 
     def look(self) -> None:
@@ -84,24 +88,26 @@ class Fresh:
             for each in self._source.since({})
         )
         found = glance(self._lake, self._table)
-        self._positions, self.cold_files = found.positions, found.files
-        self._sealed = _ends(self._positions, [each for each, _ in self._segments])
+        own = DirectoryAdoption(self._directory.root, self._lake)
+        self._positions = adopted(found.positions, found.claims, own)
+        self.cold_files = found.files
+        self._ends = ends(self._positions, (each for each, _ in self._segments))
 
     def warm(self) -> Iterator[pa.RecordBatch]:
         """The rows of segments that the lake has not; each is let go behind."""
         while self._segments:
             segment, reader = self._segments.popleft()
-            at = self._positions.get(Source(segment.topic, segment.partition))
-            if reader is not None and (at is None or segment.segment_seq > at.segment_seq):
-                for part in _parts(segment, reader, self.warnings.append):
-                    yield from self._rows(segment, part)
+            rest = rest_of(segment, self._positions)
+            if reader is not None and rest is not None:
+                for part in _parts(rest, reader, self.warnings.append):
+                    for rows in self._rows(rest, part):
+                        yield in_rest(rest, rows)
 
     def hot(self, spool: Path) -> Iterator[pa.RecordBatch]:
         """The rows of the log that are in no segment, nor in the lake."""
         with pa.memory_map(str(spool)) as file, pa.ipc.open_stream(file) as reader:
             for batch in reader:
-                if batch.num_rows:
-                    yield _beyond(batch, self._sealed)
+                yield beyond(batch, self._ends)
 
     def _rows(self, segment: Segment, part: Part) -> list[pa.RecordBatch]:
         try:
@@ -123,26 +129,10 @@ def _parts(segment: Segment, reader: SegmentReader, warn: Callable[[str], None])
         except PenstockError as error:
             warn(f"{segment.path}: bundle {index}: {error}")
             continue
-        place = (segment.topic, segment.namespace, segment.partition, stored.first_offset)
-        part.append((stored.bundle, Origin(*place)))
+        part.append((stored.bundle, segment.origin(stored.first_offset)))
         size += sum(batch.nbytes for batch in stored.bundle.slots.values())
         if size >= _PART_BYTES:
             yield part
             part, size = [], 0
     if part:
         yield part
-
-
-def _ends(positions: Positions, segments: list[Segment]) -> dict[Source, int]:
-    """The offset behind the last message of each partition that is sealed or in the lake."""
-    ends = {source: position.offset for source, position in positions.items()}
-    for segment in segments:
-        source = Source(segment.topic, segment.partition)
-        ends[source] = max(ends.get(source, 0), segment.end_offset or 0)
-    return ends
-
-
-def _beyond(batch: pa.RecordBatch, ends: dict[Source, int]) -> pa.RecordBatch:
-    """Without the messages that are in segments by now. A batch is of one partition."""
-    source = Source(batch["_topic"][0].as_py(), batch["_partition"][0].as_py())
-    return batch.filter(pc.greater_equal(batch["_offset"], ends.get(source, 0)))

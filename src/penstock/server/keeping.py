@@ -23,7 +23,7 @@ from penstock.server.stores import Stores
 from penstock.server.topics import describe
 from penstock.server.worker_flight import WorkerFlight
 from penstock.storage import DataDirectory
-from penstock.store.outside import DeliveredFile, acknowledge
+from penstock.store.outside import DeliveredFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -100,12 +100,14 @@ class StoreKeeping:
         self._stores = Stores(directory, number, config, decoders, metrics, archiver)
         self._rates = Rates(SystemClock())
         self._repeats = Repeats(config.dedupe, SystemClock())
+        self._delivered = DeliveredFile(config.data_dir)
         self._flight: WorkerFlight | None = None
         self.way_in: WayIn = Ingest(self._stores, self._repeats, config.limits)
 
     async def open(self, report: Callable[[], dict[str, Any]]) -> None:
         """Opens every store of the partition."""
         await self._stores.open_all()
+        await self._hear_of_the_pipeline()  # before the logs grow: see `DeliveredFile.tell`
         self._flight = self._open_flight(report)
 
     async def close(self) -> None:
@@ -155,13 +157,12 @@ class StoreKeeping:
 
     async def _acknowledge_outside(self) -> None:
         """Looks how far the pipeline has come."""
-        file = DeliveredFile(self._config.data_dir)
         while True:
             await asyncio.sleep(_LOOK_S)
-            try:
-                delivered = file.read()
-                if delivered is not None:
-                    for store in self._stores.all():
-                        await asyncio.to_thread(acknowledge, store, delivered)
-            except (OSError, PenstockError) as error:
-                _LOG.error("what the pipeline has could not be acknowledged: %s", error)
+            await self._hear_of_the_pipeline()
+
+    async def _hear_of_the_pipeline(self) -> None:
+        try:
+            await asyncio.to_thread(self._delivered.tell, self._stores.all())
+        except (OSError, PenstockError) as error:
+            _LOG.error("what the pipeline has could not be acknowledged: %s", error)

@@ -52,9 +52,21 @@ class DataDirectory:
             return self.identity()
         self._files.make_folder(self.root)
         identity = str(uuid.uuid4())
-        document = {"penstock": "data directory", "version": FORMAT_VERSION, "id": identity}
+        self._write(identity)
+        return identity
+
+    def _write(self, identity: str, **more: str) -> None:
+        document = {"penstock": "data directory", "version": FORMAT_VERSION, "id": identity, **more}
         text = json.dumps(document, indent=2) + "\n"
         write_atomically(self._files, self.root / IDENTITY, text.encode())
+
+    def renew(self) -> str:
+        """Gives it another identity, which it returns; durable. Nobody may have it open.
+
+        For a copy of a directory: what the lake has of the original is not of this one.
+        """
+        before, identity = self.identity(), str(uuid.uuid4())
+        self._write(identity, before=before)
         return identity
 
     def identity(self) -> str:

@@ -4,21 +4,28 @@ The pipeline reads sealed segments where they lie, and makes tables of them. Wha
 durable it writes down here, server or no server. Whoever has the stores open looks here, and
 acknowledges in the name of the subscriber; everything else is kept for it.
 
-    DATA/pipeline/delivered.json    {"subscriber": "lake", "through": {"/default/traces/0": 41}}
+    DATA/pipeline/delivered.json
+        {"subscriber": "lake", "source": "b26c5b50-…",
+         "through": {"/default/traces/0": {"segment_seq": 41, "end_offset": 3400}}}
+
+What it says holds for the directory with that identity alone, and a segment is let go of only if
+its number and its offsets are both covered: a directory that was restored beneath a newer file has
+other messages under the same numbers. Version 1 said numbers alone, and no identity.
 """
 
 from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from penstock.model.errors import Damaged
+from penstock.model.errors import Damaged, ForeignPosition, UnsupportedVersion
+from penstock.storage import DataDirectory
 from penstock.storage.documents import decode_document, encode_document
 from penstock.storage.files import LocalFiles, read_whole, write_atomically
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
     from penstock.store.store import Store
@@ -30,7 +37,16 @@ OWN_NAMES: Final = frozenset({LAKE, "archive"})
 FILE: Final = "pipeline/delivered.json"
 """In a data directory."""
 _KIND: Final = "delivered"
-_VERSION: Final = 1
+_VERSION: Final = 2
+_FIRST_VERSION: Final = 1
+
+
+class Taken(NamedTuple):
+    """The last segment that a subscriber has of a partition."""
+
+    segment_seq: int
+    end_offset: int | None
+    """Of its last message and those before; None in version 1, which did not say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,30 +54,49 @@ class Delivered:
     """What a subscriber has."""
 
     subscriber: str
-    through: Mapping[str, int]
-    """The last segment that it has of each partition (`/namespace/topic/number`)."""
+    through: Mapping[str, Taken]
+    """By partition (`/namespace/topic/number`)."""
+    source: str | None
+    """The identity of the data directory; None in version 1."""
 
 
 def write_delivered(data_dir: Path, delivered: Delivered) -> None:
     """Durable when it returns. Only what the subscriber will never need again may be named."""
     files, path = LocalFiles(), data_dir / FILE
     files.make_folder(path.parent)
-    fields = {"subscriber": delivered.subscriber, "through": dict(delivered.through)}
+    through = {key: taken._asdict() for key, taken in delivered.through.items()}
+    fields = {"subscriber": delivered.subscriber, "source": delivered.source, "through": through}
     write_atomically(files, path, encode_document(_KIND, _VERSION, fields))
 
 
 def read_delivered(data_dir: Path) -> Delivered | None:
     """None: nobody reads outside. Damaged: the file says nothing reliable."""
     try:
-        fields = decode_document(_KIND, _VERSION, read_whole(LocalFiles(), data_dir / FILE))
+        data = read_whole(LocalFiles(), data_dir / FILE)
     except FileNotFoundError:
         return None
-    name, through = fields.get("subscriber"), fields.get("through")
+    try:
+        fields = decode_document(_KIND, _VERSION, data)
+    except UnsupportedVersion:
+        fields = {**decode_document(_KIND, _FIRST_VERSION, data), "source": None}
+    name, through, source = (fields.get(each) for each in ("subscriber", "through", "source"))
     if not isinstance(name, str) or not isinstance(through, dict):
         raise Damaged(f"{FILE} names no subscriber")
-    if not all(type(seq) is int for seq in through.values()):
+    if not isinstance(source, str | None):
+        raise Damaged(f"{FILE} names no source")
+    return Delivered(name, {key: _taken(each, source) for key, each in through.items()}, source)
+
+
+def _taken(fields: Any, source: str | None) -> Taken:
+    if source is None:
+        fields = {"segment_seq": fields, "end_offset": 0}
+    try:
+        seq, end = fields["segment_seq"], fields["end_offset"]
+    except (KeyError, TypeError):
+        seq, end = None, None
+    if type(seq) is not int or type(end) is not int:
         raise Damaged(f"{FILE} names no segments")
-    return Delivered(name, through)
+    return Taken(seq, None if source is None else end)
 
 
 class DeliveredFile:
@@ -80,17 +115,50 @@ class DeliveredFile:
             return None
         seen = (found.st_mtime_ns, found.st_ino)
         if seen != self._seen:
+            self._last, self._seen = None, seen
             self._last = read_delivered(self._data_dir)
-            self._seen = seen
         return self._last
+
+    def tell(self, stores: Iterable[Store]) -> None:
+        """Acknowledges in every store what it says.
+
+        ForeignPosition: it is of another directory, or of another time of this one. Then nothing is
+        acknowledged, and the file is removed, or it would seem true as soon as the log has grown.
+        The pipeline writes it again, if the lake agrees.
+        """
+        delivered = self.read()
+        if delivered is None:
+            return
+        try:
+            check_delivered(delivered, DataDirectory(self._data_dir).identity(), stores)
+        except ForeignPosition:
+            self._last = None
+            (self._data_dir / FILE).unlink(missing_ok=True)
+            raise
+        for store in stores:
+            acknowledge(store, delivered)
+
+
+def check_delivered(delivered: Delivered, identity: str, stores: Iterable[Store]) -> None:
+    """ForeignPosition unless it can be true of the directory of that identity."""
+    if delivered.source not in (None, identity):
+        raise ForeignPosition(f"{FILE} is of the data directory {delivered.source}, not {identity}")
+    for store in stores:
+        taken, end = delivered.through.get(store.name), store.log.end_offset
+        if taken is not None and (taken.end_offset or 0) > end:
+            text = f"{FILE} says that {delivered.subscriber} has {store.name}"
+            raise ForeignPosition(f"{text} up to {taken.end_offset}, and its log ends at {end}")
 
 
 def acknowledge(store: Store, delivered: Delivered) -> int:
     """Tells the store, as if the subscriber had; says how many bundles that settled.
 
     One that the store does not know is not made known: it would be too late to keep anything for.
+    What version 1 says is not enough to delete anything: its pipeline, started again, says more.
     """
-    name, through = delivered.subscriber, delivered.through.get(store.name)
-    if through is None or not store.is_registered(name):
+    name, taken = delivered.subscriber, delivered.through.get(store.name)
+    if taken is None or taken.end_offset is None or not store.is_registered(name):
         return 0
-    return store.acknowledge_through(name, through)
+    # What is acknowledged may be deleted at once: only segments that the subscriber has whole, by
+    # their number and by their offsets.
+    return store.acknowledge_through(name, *taken)

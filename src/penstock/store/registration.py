@@ -104,8 +104,12 @@ class Registration(abc.ABC):
         self._journal.flush()
         self._ask_for_maintenance()
 
-    def acknowledge_through(self, name: str, segment_seq: int) -> int:
+    def acknowledge_through(
+        self, name: str, segment_seq: int, end_offset: int | None = None
+    ) -> int:
         """Acks every bundle up to and with that segment, durably; says how many had no outcome.
+
+        With `end_offset` those of segments that end there or before alone.
 
         For a subscriber that reads the segments' files by itself, whose every word is final.
         """
@@ -116,7 +120,9 @@ class Registration(abc.ABC):
             missing = {
                 info.segment_seq: bits
                 for info in state.segments.values()
-                if info.segment_seq <= segment_seq and (bits := subscriber.missing(info))
+                if info.segment_seq <= segment_seq
+                and (end_offset is None or info.end_offset <= end_offset)
+                and (bits := subscriber.missing(info))
             }
             if not missing:
                 return 0

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from penstock.model.bundle import Bundle
     from penstock.segment.stored import StoredBundle
 
-ORIGIN = Origin("traces", "acme", 3, 100)
+ORIGIN = Origin("here", "traces", "acme", 3, 100)
 EPOCH = date(1970, 1, 1)
 
 

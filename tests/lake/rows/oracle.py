@@ -32,8 +32,8 @@ def expected_rows(signal: Signal, requests: Sequence[Any], origin: Any) -> list[
     rows = {Signal.TRACES: span_row, Signal.LOGS: log_row, Signal.METRICS: point_rows}[signal]
     found = []
     for offset, request in enumerate(requests, origin.first_offset):
-        place = {"namespace": origin.namespace, "_topic": origin.topic}
-        place |= {"_partition": origin.partition, "_offset": offset}
+        place = {"namespace": origin.namespace, "_source": origin.source, "_topic": origin.topic}
+        place |= {"_topic_partition": origin.partition, "_offset": offset}
         for shared, record in records(signal, request):
             found += [{**shared, **place, **row} for row in rows(record)]
     return found

@@ -73,7 +73,16 @@ def test_counts_over_int64_are_null() -> None:
 def test_what_was_not_sent_is_null() -> None:
     """A span that has nothing but its ids invents nothing."""
     row = row_of(Signal.TRACES, span_request())
-    kept = {"trace_id", "span_id", "name", "_topic", "_partition", "_offset", "namespace"}
+    kept = {
+        "trace_id",
+        "span_id",
+        "name",
+        "_source",
+        "_topic",
+        "_topic_partition",
+        "_offset",
+        "namespace",
+    }
     assert {name for name, value in row.items() if value is not None} == kept
 
 

@@ -109,10 +109,12 @@ def test_container_ids_beyond_those_of_a_bundle_are_not_joined() -> None:
 def test_partitions_and_topics_are_kept_apart() -> None:
     """Every row says where it came from."""
     bundle = span_bundle([0], [(0, "a", "x")])
-    places = [Origin("t", "n", 0, 5), Origin("t", "n", 1, 5), Origin("u", "n", 1, 5)]
+    named = [("s", "t", 0), ("s", "t", 1), ("s", "u", 1), ("r", "u", 1)]
+    places = [Origin(source, topic, "n", number, 5) for source, topic, number in named]
     batches = list(row_batches([(bundle, place) for place in places], TRACES))
-    found = [(row["_topic"], row["_partition"]) for batch in batches for row in batch.to_pylist()]
-    assert found == [("t", 0), ("t", 1), ("u", 1)]
+    rows = [row for batch in batches for row in batch.to_pylist()]
+    found = [(row["_source"], row["_topic"], row["_topic_partition"]) for row in rows]
+    assert found == named
 
 
 @pytest.mark.parametrize(

@@ -46,7 +46,7 @@ def test_a_sealed_segment_gives_the_same_rows(signal: Signal, data: st.DataObjec
     for pair, stored in zip(
         pairs, through_segment(bundle_of(signal, *pair) for pair in pairs), strict=True
     ):
-        origin = Origin("traces", "acme", 3, stored.first_offset)
+        origin = Origin("here", "traces", "acme", 3, stored.first_offset)
         check(signal, stored.bundle, pair, origin)
 
 

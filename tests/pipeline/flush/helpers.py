@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 
-from penstock.lake.positions import Position, Source, read_positions
+from penstock.lake.positions import read_positions
 from penstock.lake.rows import Origin
 from penstock.lake.schemas import TABLES, signal_of
 from penstock.lake.settings import LakeSettings
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
     from penstock.model import Topic
     from penstock.model.bundle import Bundle
+    from penstock.model.positions import Position, SourcePartition
     from penstock.pipeline.feeds import Feed
     from penstock.pipeline.segments import Segment
 
@@ -89,7 +90,8 @@ class Sent:
         for (topic, partition), requests in self.requests.items():
             if topic.name == signal.value:
                 sent = [signal.request_class.FromString(request) for request in requests]
-                origin = Origin(str(topic), topic.namespace, partition, 0)
+                source = DataDirectory(self.data.root).identity()
+                origin = Origin(source, str(topic), topic.namespace, partition, 0)
                 found += expected_rows(signal, sent, origin)
         return found
 
@@ -110,14 +112,14 @@ def lake_files(data: Data, table: str) -> list[str]:
         return sorted(task.file.file_path for task in tasks)
 
 
-def positions(data: Data) -> dict[Source, Position]:
-    """How far the lake has come, in all tables."""
-    found: dict[Source, Position] = {}
+def positions(data: Data) -> dict[tuple[str, int], Position]:
+    """How far the lake has come, in all tables, by topic and partition."""
+    found: dict[SourcePartition, Position] = {}
     with opened_lake(data) as lake:
         for name in lake.names():
             table = lake.existing(name)
             found |= {} if table is None else read_positions(table)
-    return found
+    return {(place.topic, place.partition): position for place, position in found.items()}
 
 
 def lake_rows(data: Data, table: str) -> pa.Table:

@@ -10,7 +10,7 @@ import pytest
 
 from penstock.archive.settings import ArchiveSettings
 from penstock.archive.topics import Topics
-from penstock.lake.positions import Position, Source
+from penstock.model.positions import Position
 from penstock.pipeline.feeds import ArchiveFeed
 from penstock.storage import DataDirectory
 from penstock.storage.metadata import open_metadata
@@ -66,7 +66,7 @@ def test_a_lost_lake_is_made_from_the_archive(data: Data, feed: ArchiveFeed) -> 
     shutil.rmtree(DataDirectory(data.root).partition(TRACES, 0).segments_folder)
     Plain(data, feed).run()
     assert names_in(data) == named(1, 2, 3)
-    assert positions(data)[Source("/default/traces", 0)] == Position(0, 3)
+    assert positions(data)[("/default/traces", 0)] == Position(0, 3)
 
 
 def test_replay_goes_on_where_it_ended(data: Data, feed: ArchiveFeed) -> None:
@@ -83,6 +83,7 @@ def test_replay_goes_on_where_it_ended(data: Data, feed: ArchiveFeed) -> None:
 def test_pipeline_goes_on_after_a_replay(data: Data, feed: ArchiveFeed, tmp_path: Path) -> None:
     """With a segment of which the archive had the first message, and the lake therefore too."""
     before = Data(tmp_path / "before")
+    shutil.copy(data.root / "penstock.json", before.root)  # as it was once
     before.seal([spans(1)])
     archive(before, feed, TRACES)
     data.seal([spans(1), spans(2)], [spans(3)])

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.lake.positions import Position, Source
 from penstock.lake.schemas import TABLES
 from penstock.model import Topic
 from penstock.model.errors import Fenced
+from penstock.model.positions import Position
 from penstock.pipeline import feeds
 from penstock.pipeline.flush import batch
 from penstock.pipeline.flush.batch import GROUP_BYTES, _groups
@@ -60,7 +60,7 @@ def through(data: Data) -> dict[str, int]:
     found = read_delivered(data.root)
     assert found is not None
     assert found.subscriber == "lake"
-    return dict(found.through)
+    return {key: taken.segment_seq for key, taken in found.through.items()}
 
 
 def last_batch(data: Data) -> dict[str, Any]:
@@ -103,7 +103,7 @@ def test_descriptors_may_come_in_any_order(sent: Sent) -> None:
     """Positions are those of the last segment, not of the last row."""
     sent.seal([spans(1)], [spans(2)], [spans(3)])
     Plain(sent.data).take(listed(sent.data)[::-1])
-    assert positions(sent.data) == {Source("/default/traces", 0): Position(2, 3)}
+    assert positions(sent.data) == {("/default/traces", 0): Position(2, 3)}
     assert_exactly_once(sent)
 
 
@@ -118,10 +118,10 @@ def test_partitions_and_namespaces_go_on_by_themselves(sent: Sent) -> None:
     Plain(sent.data).run()
     assert_exactly_once(sent)
     assert positions(sent.data) == {
-        Source("/acme/logs", 0): Position(0, 1),
-        Source("/acme/traces", 0): Position(0, 1),
-        Source("/default/traces", 0): Position(1, 2),
-        Source("/default/traces", 1): Position(1, 2),
+        ("/acme/logs", 0): Position(0, 1),
+        ("/acme/traces", 0): Position(0, 1),
+        ("/default/traces", 0): Position(1, 2),
+        ("/default/traces", 1): Position(1, 2),
     }
 
 
@@ -300,7 +300,7 @@ def test_damaged_segment_is_set_aside_and_the_rest_goes_on(
     damaged = path.read_bytes()
     Plain(sent.data).run()
     assert names_in(sent.data) == named(1, 3)
-    assert positions(sent.data) == {Source("/default/traces", 0): Position(2, 3)}
+    assert positions(sent.data) == {("/default/traces", 0): Position(2, 3)}
     path.unlink()
     aside = sent.data.root / "pipeline/aside"
     assert [each.name for each in aside.iterdir()] == [f"default.traces.0.{path.name}"]
@@ -316,7 +316,7 @@ def test_last_segment_may_be_damaged(sent: Sent) -> None:
     sent.seal([spans(1)], [spans(2)])
     flip(sent.data.segment(1), -20)
     Plain(sent.data).run()
-    assert positions(sent.data) == {Source("/default/traces", 0): Position(1, 1)}
+    assert positions(sent.data) == {("/default/traces", 0): Position(1, 1)}
     assert through(sent.data) == {"/default/traces/0": 1}
     sent.data.segment(1).unlink()
     sent.data.seal([spans(3)])

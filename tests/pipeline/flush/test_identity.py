@@ -22,12 +22,18 @@ def rows_of(table: str, *rows: Row) -> pa.Table:
 def span(trace: int = 1, span: int = 1, **columns: Any) -> Row:
     """A span with these ids."""
     ids = {"trace_id": f"{trace:032x}", "span_id": f"{span:016x}"}
-    return {"namespace": "default", "_topic": "/default/traces", "_partition": 0, **ids, **columns}
+    return {
+        "namespace": "default",
+        "_topic": "/default/traces",
+        "_topic_partition": 0,
+        **ids,
+        **columns,
+    }
 
 
 def log(offset: int = 0, **columns: Any) -> Row:
     """A log record of the message at that offset."""
-    place = {"_topic": "/default/logs", "_partition": 0, "_offset": offset}
+    place = {"_topic": "/default/logs", "_topic_partition": 0, "_offset": offset}
     return {"namespace": "default", "body": "disk full", "attributes": [("a", "1")], **place} | (
         columns
     )
@@ -90,7 +96,7 @@ def test_equal_records_of_two_messages_are_one(table: str) -> None:
 
 def point(offset: int = 0, **columns: Any) -> Row:
     """A data point of the message at that offset."""
-    place = {"_topic": "/default/metrics", "_partition": 0, "_offset": offset}
+    place = {"_topic": "/default/metrics", "_topic_partition": 0, "_offset": offset}
     return {"name": "load", "value_double": 0.5, "time_unix_nano": 10, **place, **columns}
 
 
@@ -123,7 +129,7 @@ def test_histograms_that_differ_in_a_bucket_all_stay() -> None:
 
 def test_where_a_row_came_from_is_no_part_of_it() -> None:
     """Or nothing would ever be the same."""
-    other = {"_topic": "/default/logs2", "_partition": 9, "_offset": 123}
+    other = {"_topic": "/default/logs2", "_topic_partition": 9, "_offset": 123}
     keys = identities("logs", rows_of("logs", log(1), log(1, **other)))
     assert (keys[0] == keys[1]).all()
 

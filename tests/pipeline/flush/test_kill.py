@@ -69,9 +69,11 @@ class Lives:
         """Nothing may be let go that is not in the lake."""
         delivered = read_delivered(self._sent.data.root)
         found = positions(self._sent.data).items()
-        held = {f"{at.topic}/{at.partition}": position.segment_seq for at, position in found}
-        for key, segment_seq in (delivered.through if delivered else {}).items():
-            assert segment_seq <= held[key]
+        held = {f"{topic}/{partition}": position for (topic, partition), position in found}
+        for key, taken in (delivered.through if delivered else {}).items():
+            assert taken.segment_seq <= held[key].segment_seq
+            assert taken.end_offset is not None
+            assert taken.end_offset <= held[key].offset
 
     def end(self) -> None:
         """Of the process that makes them."""

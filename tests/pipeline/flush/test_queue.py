@@ -9,10 +9,11 @@ import pytest
 
 from penstock.model import Topic
 from penstock.model.errors import Fenced, OffsetUnavailable
+from penstock.model.positions import QUEUE_PARTITION
 from penstock.otel import Signal
 from penstock.pipeline.feeds import ASIDE, QueueFeed
 from penstock.pipeline.flush import batch
-from penstock.pipeline.queue_segments import OFFSETS_PER_BATCH, PARTITION
+from penstock.pipeline.queue_segments import OFFSETS_PER_BATCH
 from penstock.queue import Consumer, Inspector, Producer
 from penstock.queue.otlp import Origin, encode_origin
 from tests.pipeline.flush.helpers import Plain, lake_rows, logs, names_in, without_spark
@@ -78,7 +79,7 @@ def test_requests_go_to_the_tables_of_their_topics(data: Data, queue: Queue) -> 
     assert rows["name"].to_pylist() == named(1, 2, 3, 4)
     assert rows["namespace"].to_pylist() == ["default", "acme", "acme", "default"]
     assert rows["_offset"].to_pylist() == [0, 1, 2, 4]
-    assert set(rows["_partition"].to_pylist()) == {PARTITION}
+    assert set(rows["_topic_partition"].to_pylist()) == {QUEUE_PARTITION}
     found = lake_rows(data, "logs").sort_by("body")
     assert found["_offset"].to_pylist() == [3, OFFSETS_PER_BATCH]
     assert queue.waiting(data) == []

@@ -54,7 +54,7 @@ class Task:
         """The first group."""
         chosen = [self.segments(table)] if groups is None else groups
         target = Target.of(self._lake.table(table))
-        work = Work(table, target, KEY, self._source, {}, tuple(map(tuple, chosen)))
+        work = Work(table, target, KEY, self._source, tuple(map(tuple, chosen)))
         return write_group(work, 0)
 
 
@@ -269,7 +269,7 @@ def point_offsets(good: Sequence[Bundle]) -> list[int]:
     """The offset of each data point; the bad bundle is at 3."""
     found = []
     for offset, bundle in zip((0, 1, 2, 4, 5, 6), good, strict=True):
-        origin = Origin("/default/metrics", "default", 0, offset)
+        origin = Origin("here", "/default/metrics", "default", 0, offset)
         found += rows_of(bundle, Signal.METRICS, origin)["_offset"].to_pylist()
     return found
 

@@ -43,7 +43,7 @@ def sent(offset: int, topic: str) -> Row:
     return {
         "namespace": "default",
         "_topic": f"/default/{topic}",
-        "_partition": 0,
+        "_topic_partition": 0,
         "_offset": offset,
     }
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 class Origin:
     """The place of a bundle: the partition of a topic, and the offset of its first message."""
 
+    source: str
+    """Who gave the offsets, see `model.positions`."""
     topic: str
     namespace: str
     partition: int
@@ -28,22 +30,20 @@ class Origin:
 
     def after(self, messages: int) -> Origin:
         """The place so many messages further on."""
-        return Origin(self.topic, self.namespace, self.partition, self.first_offset + messages)
+        return replace(self, first_offset=self.first_offset + messages)
 
     def is_beside(self, other: Origin) -> bool:
         """Whether both are places in the same partition of a topic."""
-        return (self.topic, self.namespace, self.partition) == (
-            other.topic,
-            other.namespace,
-            other.partition,
-        )
+        return replace(self, first_offset=other.first_offset) == other
 
     def constants(self, count: int) -> dict[str, pa.Array]:
         """The columns that are the same in every row."""
+        source = pa.scalar(self.source or None, pa.string())
         return {
+            "_source": pa.repeat(source, count),
             "namespace": pa.repeat(pa.scalar(self.namespace), count),
             "_topic": pa.repeat(pa.scalar(self.topic), count),
-            "_partition": pa.repeat(pa.scalar(self.partition, pa.int32()), count),
+            "_topic_partition": pa.repeat(pa.scalar(self.partition, pa.int32()), count),
         }
 
     def offsets(self, bundle: Bundle, count: int) -> pa.Array:

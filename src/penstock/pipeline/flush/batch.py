@@ -18,10 +18,12 @@ from pyspark import TaskContext
 
 from penstock.lake.commit import commit
 from penstock.lake.layout import batch_key
-from penstock.lake.positions import Position, Source, read_positions
+from penstock.lake.positions import read_positions
 from penstock.lake.schemas import TABLES, table_of
 from penstock.lake.tables import Lake
 from penstock.lake.target import Target
+from penstock.model.positions import Position, of_sources
+from penstock.pipeline.cut import rest_of
 from penstock.pipeline.descriptors import segments_of
 from penstock.pipeline.flush.ending import Ending
 from penstock.pipeline.flush.progress import BatchReport, ProgressFile, TableReport
@@ -29,7 +31,6 @@ from penstock.pipeline.flush.recent import remember_recent
 from penstock.pipeline.flush.rewrite import Rewrite, rewritten, unwanted_rows
 from penstock.pipeline.flush.task import Work, write_group
 from penstock.pipeline.flush.window import Window
-from penstock.pipeline.segments import is_in_lake
 from penstock.pipeline.tasks import run_in_tasks
 
 if TYPE_CHECKING:
@@ -39,8 +40,8 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyspark.sql import DataFrame, SparkSession
 
-    from penstock.lake.positions import Positions
     from penstock.lake.settings import LakeSettings
+    from penstock.model.positions import Positions, SourcePartition
     from penstock.pipeline.feeds import Feed
     from penstock.pipeline.flush.settings import FlushSettings
     from penstock.pipeline.flush.task import Piece, Written
@@ -69,7 +70,7 @@ class _Plan:
 
 @dataclass(frozen=True)
 class Flush:
-    """Takes batches to the lake, as the writer that has claimed its tables.
+    """Takes batches to the lake, as the writer that has claimed its sources there.
 
     Goes to where the driver runs by pickling; what it has opened stays behind.
     """
@@ -79,6 +80,8 @@ class Flush:
     settings: FlushSettings
     epochs: Mapping[str, int]
     """The claim on each table."""
+    sources: frozenset[str]
+    """What was claimed. Segments of others appeared since then, and wait for the next claim."""
     feed: Feed
     ending: Ending = field(default_factory=Ending)
 
@@ -94,7 +97,8 @@ class Flush:
 
     def _take(self, described: DataFrame, number: int) -> None:
         started = time.monotonic()
-        segments = [each for each in _segments(described) if each.signal is not None]
+        listed = map(self.feed.identified, _segments(described))
+        segments = [each for each in listed if each.signal and each.source in self.sources]
         plans = [plan for plan in map(partial(self._plan, segments), TABLES) if plan.is_new]
         written = self._write(described.sparkSession, plans)
         reports = [self._finish(plan, written[plan.table]) for plan in plans]
@@ -106,23 +110,24 @@ class Flush:
 
     def acknowledge(self) -> None:
         """Lets go of every segment that the lake has."""
-        positions = {
-            source: position
-            for table in self._tables.values()
-            for source, position in read_positions(table).items()
-        }
+        positions: dict[SourcePartition, Position] = {}
+        for table in self._tables.values():
+            positions |= self._read(table)
         self.feed.acknowledge(positions)
+
+    def _read(self, table: Table) -> dict[SourcePartition, Position]:
+        return of_sources(read_positions(table), self.sources)
 
     # --- planning ------------------------------------------------------------------------------
 
     def _plan(self, segments: Iterable[Segment], name: str) -> _Plan:
         table = self._tables[name]
-        start = read_positions(table)
+        start = self._read(table)
         own = [each for each in segments if each.signal and table_of(each.signal) == name]
-        new = [each for each in own if not is_in_lake(each, start.get(_source_of(each)))]
+        new = [rest for each in own if (rest := rest_of(each, start)) is not None]
         end = _positions_after(start, new, numbered=self.feed.numbers_segments)
         key = batch_key(start, end, self.epochs[name])
-        work = Work(name, Target.of(table), key, self._source, start, _groups(new))
+        work = Work(name, Target.of(table), key, self._source, _groups(new))
         return _Plan(name, start, end, work)
 
     def _write(self, spark: SparkSession, plans: Sequence[_Plan]) -> dict[str, list[Written]]:
@@ -217,21 +222,16 @@ def _leave_imports_alone() -> None:
         gc.freeze()
 
 
-def _source_of(segment: Segment) -> Source:
-    return Source(segment.topic, segment.partition)
-
-
 def _positions_after(
     start: Positions, segments: Iterable[Segment], *, numbered: bool
-) -> dict[Source, Position]:
+) -> dict[SourcePartition, Position]:
     """Damaged segments do not say where they end; the next one does."""
     end = dict(start)
     for segment in segments:
-        source = _source_of(segment)
-        before = end.get(source, Position(0, 0))
+        before = end.get(segment.place, Position(0, 0))
         offset = max(before.offset, segment.end_offset or 0)
         seq = max(before.segment_seq, segment.segment_seq) if numbered else before.segment_seq
-        end[source] = Position(seq, offset)
+        end[segment.place] = Position(seq, offset)
     return end
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.lake.schemas import TABLES
+from penstock.lake.schemas import ORIGIN, TABLES
 from penstock.pipeline.flush.hashing import hash_columns, mixed
 
 if TYPE_CHECKING:
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 SPAN_IDENTITY: Final = ("namespace", "trace_id", "span_id")
 _NO_IDS: Final = {"trace_id": "0" * 32, "span_id": "0" * 16}
-_ORIGIN: Final = ("_topic", "_partition", "_offset")
 _DERIVED: Final = ("time", "observed_time", "date", "service_name")
 
 
@@ -53,7 +52,7 @@ def has_name(table: str, rows: pa.Table) -> NDArray[np.bool_]:
 
 def of_messages(rows: pa.Table, keys: Hashes) -> Hashes:
     """The identities within the request that each row came in."""
-    return mixed(keys + _hashed(rows, _ORIGIN))
+    return mixed(keys + _hashed(rows, ORIGIN))
 
 
 def repeated(table: str, rows: pa.Table, keys: Hashes) -> NDArray[np.bool_]:
@@ -80,7 +79,7 @@ def _from_another_message(
     rows: pa.Table, order: NDArray[np.intp], same: NDArray[np.bool_]
 ) -> NDArray[np.bool_]:
     """In the sorted order: whether a row came in another message than the first of its run."""
-    sent = _hashed(rows, _ORIGIN)[order]
+    sent = _hashed(rows, ORIGIN)[order]
     first = np.maximum.accumulate(np.where(same, 0, np.arange(len(same))))
     others: NDArray[np.bool_] = (sent != sent[first]).any(axis=1)
     return others
@@ -88,7 +87,7 @@ def _from_another_message(
 
 def _content(table: str) -> list[str]:
     """Not by the rows' own columns: those of a file may be more, and in another order."""
-    return [name for name in TABLES[table].names if name not in (*_ORIGIN, *_DERIVED)]
+    return [name for name in TABLES[table].names if name not in (*ORIGIN, *_DERIVED)]
 
 
 def _hashed(rows: pa.Table, names: Iterable[str]) -> Hashes:

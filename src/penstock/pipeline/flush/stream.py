@@ -17,10 +17,12 @@ from py4j.protocol import Py4JError  # type: ignore[import-untyped] # it has no 
 from pyspark.errors import PySparkException
 
 from penstock.lake.commit import claim
-from penstock.lake.positions import read_positions
+from penstock.lake.positions import read_epochs, read_positions
 from penstock.lake.schemas import TABLES
 from penstock.lake.tables import Lake
 from penstock.model.errors import LogLocked, PenstockError
+from penstock.model.positions import of_sources
+from penstock.pipeline.adoption import adopted
 from penstock.pipeline.feeds import DirectoryFeed
 from penstock.pipeline.flush.batch import Flush
 from penstock.pipeline.flush.ending import Ending
@@ -30,11 +32,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from pyiceberg.table import Table
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from penstock.lake.positions import Position, Source
+    from penstock.lake.commit import Adoption
     from penstock.lake.settings import LakeSettings
+    from penstock.model.positions import Position, SourcePartition
     from penstock.pipeline.feeds import Feed
     from penstock.pipeline.flush.settings import FlushSettings
 
@@ -68,7 +72,7 @@ def start_flush(
     once: bool = False,
     ending: Ending | None = None,
 ) -> StreamingQuery:
-    """Claims the lake's tables, fencing whoever had them, and starts the stream.
+    """Claims the feed's sources in the lake, fencing whoever had them, and starts the stream.
 
     Without a `feed` the segments are those of the data directory.
 
@@ -83,7 +87,7 @@ def start_flush(
         spark.readStream.format("penstock")
         .options(**feed.options)
         .option("rows", "descriptors")
-        .option("startingOffsets", _starting_offsets(positions))
+        .option("startingOffsets", _starting_offsets(positions) if feed.goes_on else "earliest")
         .option("maxBytesPerTrigger", str(settings.batch_bytes))
     )
     if not once:
@@ -92,7 +96,7 @@ def start_flush(
         )
     writer = (
         source.load()
-        .writeStream.queryName("penstock-flush")
+        .writeStream.queryName(f"penstock-flush {data_dir}")
         .option("checkpointLocation", _new_checkpoint(data_dir))
         .foreachBatch(flush)
     )
@@ -122,27 +126,45 @@ def java_lives() -> Iterator[None]:
 
 def claimed(
     data_dir: Path, lake: LakeSettings, settings: FlushSettings, feed: Feed | None = None
-) -> tuple[Flush, dict[Source, Position]]:
-    """The only writer of the lake's tables from now on, and where it goes on."""
-    positions: dict[Source, Position] = {}
+) -> tuple[Flush, dict[SourcePartition, Position]]:
+    """The only writer of the feed's sources from now on, and where it goes on."""
+    feed = feed or DirectoryFeed(data_dir)
+    positions: dict[SourcePartition, Position] = {}
     epochs = {}
+    sources, adopt = feed.sources(), feed.adoption(lake)
     with Lake.open(lake) as opened:
-        for name in TABLES:
-            table = opened.table(name)
-            epochs[name] = claim(table)
-            positions |= read_positions(table)
-    return Flush(data_dir, lake, settings, epochs, feed or DirectoryFeed(data_dir)), positions
+        tables = {name: opened.table(name) for name in TABLES}
+        for table in tables.values():
+            positions |= _going_on(table, sources, adopt)
+        # Refused before a claim fences a writer that has more right to it, and once more when
+        # nobody else can move the positions.
+        feed.check_positions(positions)
+        for name, table in tables.items():
+            epochs[name] = claim(table, sources, adopt)
+            positions |= of_sources(read_positions(table), sources)
+    feed.check_positions(positions)
+    return Flush(data_dir, lake, settings, epochs, sources, feed), positions
 
 
-def _starting_offsets(positions: dict[Source, Position]) -> str:
-    """As the source reads them: where to go on, not where one is."""
+def _going_on(
+    table: Table, sources: frozenset[str], adopt: Adoption | None
+) -> dict[SourcePartition, Position]:
+    """Where a claim would find the sources."""
+    found = read_positions(table)
+    if adopt is not None:
+        found = adopted(found, read_epochs(table), adopt)
+    return of_sources(found, sources)
+
+
+def _starting_offsets(positions: dict[SourcePartition, Position]) -> str:
+    """As the format reads them: where to go on, not where one is."""
     return json.dumps(
         {
-            f"{source.topic}/{source.partition}": {
+            f"{place.topic}/{place.partition}": {
                 "segment_seq": position.segment_seq + 1,
                 "offset": position.offset,
             }
-            for source, position in positions.items()
+            for place, position in positions.items()
         }
     )
 

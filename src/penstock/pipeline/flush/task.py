@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from penstock.lake.positions import Source
-from penstock.lake.rows import Origin, row_batches
+from penstock.lake.rows import row_batches
 from penstock.lake.schemas import SHARING, signal_of, table_of
 from penstock.lake.writer import write_rows
 from penstock.model.errors import Damaged, InvalidBundle, OffsetUnavailable, PenstockError
+from penstock.pipeline.cut import in_rest
 from penstock.pipeline.flush.identity import has_name, identities, of_messages, repeated
 from penstock.pipeline.flush.window import Window, in_order
 from penstock.pipeline.segments import State
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from penstock.lake.files import WrittenFile
-    from penstock.lake.positions import Positions
+    from penstock.lake.rows import Origin
     from penstock.lake.target import Target
     from penstock.model.bundle import Bundle
     from penstock.otel.signals import Signal
@@ -49,8 +48,6 @@ class Work:
     key: str
     """What the names of the files begin with."""
     source: Segments
-    begin: Positions
-    """What lies before is in the table; a segment may have some of it."""
     groups: tuple[tuple[Segment, ...], ...]
 
 
@@ -93,16 +90,9 @@ def write_group(work: Work, number: int) -> Written:
     pieces = _Pieces(work, number)
     for segment in work.groups[number]:
         for batch in _rows(work, segment, pieces.written.faults):
-            pieces.add(_new_rows(work, segment, batch))
+            pieces.add(in_rest(segment, batch))
     pieces.end()
     return pieces.written
-
-
-def _new_rows(work: Work, segment: Segment, rows: pa.RecordBatch) -> pa.RecordBatch:
-    at = work.begin.get(Source(segment.topic, segment.partition))
-    if at is None or segment.first_offset is None or segment.first_offset >= at.offset:
-        return rows
-    return rows.filter(pc.greater_equal(rows.column("_offset"), at.offset))
 
 
 class _Pieces:
@@ -210,5 +200,4 @@ def _bundles(
             reason = str(error).removeprefix(f"{reader.name}: ")
             problems.append(f"{segment.path}: bundle {index}: {reason}")
             continue
-        place = (segment.topic, segment.namespace, segment.partition, stored.first_offset)
-        yield stored.bundle, Origin(*place)
+        yield stored.bundle, segment.origin(stored.first_offset)

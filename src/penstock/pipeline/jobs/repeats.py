@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.lake.schemas import ORIGIN
 from penstock.pipeline.flush.hashing import mixed
 from penstock.pipeline.flush.identity import SPAN_IDENTITY, identities, repeated
 from penstock.pipeline.jobs.parcels import parcels
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
     Repeats: TypeAlias = Mapping[str, RowNumbers]
     """By the paths of the files; a file that is not in it has none."""
 
-_ORIGIN: Final = ("_topic", "_partition", "_offset")
 _BATCH_ROWS: Final = 32 * 1024
 _SUSPECTS_AT_ONCE: Final = 1_000_000
 
@@ -45,7 +45,7 @@ _SUSPECTS_AT_ONCE: Final = 1_000_000
 def find_repeats(
     spark: SparkSession, table: str, target: Target, files: Sequence[LiveFile]
 ) -> Repeats:
-    """The rows that are the same as one of their day with a lower topic, partition and offset.
+    """The rows that are the same as one of their day with a lower origin (`schemas.ORIGIN`).
 
     What is the same `flush.identity` says. Reads the columns that identify the rows of all the
     files; changes nothing.
@@ -89,7 +89,7 @@ class _Work:
     @property
     def wanted(self) -> Sequence[str]:
         """Columns that say which of the same rows stays."""
-        return (*_ORIGIN, *SPAN_IDENTITY) if self.table == "spans" else _ORIGIN
+        return (*ORIGIN, *SPAN_IDENTITY) if self.table == "spans" else ORIGIN
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +150,7 @@ def _hashed(work: _Work, number: int, others: Sequence[str]) -> Iterator[_Hashed
 
 def _later_rows(work: _Work, rows: pa.Table) -> Iterator[tuple[str, RowNumbers]]:
     """Of rows with the same hash all but those that came first, by their files."""
-    rows = rows.sort_by([(name, "ascending") for name in (*_ORIGIN, "place", "row")])
+    rows = rows.sort_by([(name, "ascending") for name in (*ORIGIN, "place", "row")])
     keys = np.column_stack([rows["key_0"].to_numpy(), rows["key_1"].to_numpy()])
     again = rows.filter(pa.array(repeated(work.table, rows, keys)))
     again = again.select(["place", "row"]).sort_by([("place", "ascending"), ("row", "ascending")])

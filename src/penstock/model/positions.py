@@ -1,0 +1,72 @@
+"""The one coordinate of a message: its source, topic, partition and offset.
+
+Offsets count from 0 in every data directory, so what names a message names the directory, too. A
+`source` is whoever gave the offset:
+
+    the id in penstock.json      a data directory, and what was archived of it
+    the id of a queue            its batches
+    UNKNOWN                      rows and positions that 0.1 wrote, which did not say
+
+Pure: no files, no Iceberg.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+
+from penstock.model.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+UNKNOWN: Final = ""
+"""The source where nobody said which one it is. It is nobody's: see `pipeline.adoption`."""
+
+QUEUE_PARTITION: Final = 65_535
+"""Of everything that came through a queue; no data directory has so many partitions."""
+
+
+class SourcePartition(NamedTuple):
+    """A partition of a topic, of one source; `topic` is written `/namespace/name`."""
+
+    source: str
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        """As people write it."""
+        return f"{self.topic}/{self.partition} of {self.source or 'an unknown source'}"
+
+
+class Position(NamedTuple):
+    """Every message below `offset`, of the segments up to `segment_seq`, is in the table.
+
+    Or it was set aside, when it could not be read. The next batch begins at `offset`. Offsets
+    decide; the number is for segments that cannot say theirs.
+    """
+
+    segment_seq: int
+    offset: int
+
+
+Positions: TypeAlias = "Mapping[SourcePartition, Position]"
+"""A partition that is not in it has not been read at all."""
+
+
+def of_sources(positions: Positions, sources: Collection[str]) -> dict[SourcePartition, Position]:
+    """Those of some sources; nobody's business are the others."""
+    return {key: position for key, position in positions.items() if key.source in sources}
+
+
+def sources_in(positions: Positions) -> frozenset[str]:
+    """Whose positions they are."""
+    return frozenset(key.source for key in positions)
+
+
+def check_forward(start: Positions, end: Positions) -> None:
+    """InvalidArgument unless `end` names all that `start` does, and nothing goes back."""
+    for key, position in start.items():
+        if key not in end:
+            raise InvalidArgument(f"the end of the batch has no position of {key}")
+        if end[key].offset < position.offset or end[key].segment_seq < position.segment_seq:
+            raise InvalidArgument(f"{key} would go back from {position} to {end[key]}")
