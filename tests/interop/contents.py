@@ -14,6 +14,7 @@ Each program is called with the addresses of the HTTP and the gRPC port. For eac
 from __future__ import annotations
 
 import json
+import subprocess
 from typing import TYPE_CHECKING, Any
 
 from tests.cli.running import finish, start
@@ -21,8 +22,21 @@ from tests.cli.running import finish, start
 if TYPE_CHECKING:
     from pathlib import Path
 
+Ids = dict[str, list[list[str]]]
+"""By label: the trace and span ids of its spans."""
 BEGIN = 1_700_000_000_000_000_000
 Rows = list[dict[str, Any]]
+
+
+def send(command: list[str], http_port: int, grpc_port: int) -> Ids:
+    """Runs a program to its end."""
+    addresses = [f"http://127.0.0.1:{port}" for port in (http_port, grpc_port)]
+    ended = subprocess.run(
+        [*command, *addresses], capture_output=True, text=True, check=False, timeout=300
+    )
+    assert ended.returncode == 0, ended.stderr
+    lines = [json.loads(line) for line in ended.stdout.splitlines()]
+    return {line["label"]: line["spans"] for line in lines}
 
 
 class Arrived:
@@ -32,15 +46,18 @@ class Arrived:
         tables = ("spans", "logs", "metrics")
         self._rows = {table: query(data, f"FROM {table}", tiers) for table in tables}
 
-    def check(self, label: str, ids: list[list[str]]) -> None:
+    def check(self, label: str, ids: list[list[str]], namespace: str = "default") -> None:
         """Asserts that it is what the program of that label has sent: each once, unaltered."""
-        spans, logs, metrics = (self._of(table, label) for table in ("spans", "logs", "metrics"))
+        asked = (label, namespace)
+        spans, logs, metrics = (self._of(table, *asked) for table in ("spans", "logs", "metrics"))
         assert sorted(map(_span, spans), key=str) == sorted(_spans(ids), key=str)
         assert sorted(map(_log, logs), key=str) == sorted(_logs(), key=str)
         assert sorted(map(_point, metrics), key=str) == sorted(_points(), key=str)
 
-    def _of(self, table: str, label: str) -> Rows:
-        return [row for row in self._rows[table] if row["service_name"] == label]
+    def _of(self, table: str, label: str, namespace: str) -> Rows:
+        asked = (label, namespace)
+        rows = self._rows[table]
+        return [row for row in rows if (row["service_name"], row["namespace"]) == asked]
 
 
 def query(data: Path, sql: str, tiers: str = "hot,warm,cold") -> Rows:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,7 +10,7 @@ import pytest
 
 from tests.cli.running import finish, start
 from tests.interop import parts
-from tests.interop.contents import Arrived
+from tests.interop.contents import Arrived, Ids, send
 from tests.server.running import Server, serving
 
 SENDERS: dict[str, tuple[Callable[[], list[str]], int]] = {
@@ -27,10 +25,10 @@ SENDERS: dict[str, tuple[Callable[[], list[str]], int]] = {
 class Sent:
     """By language: the ids of the spans of each way that it sent by, or why it did not."""
 
-    ids: dict[str, dict[str, list[list[str]]]] = field(default_factory=dict)
+    ids: dict[str, Ids] = field(default_factory=dict)
     missing: dict[str, str] = field(default_factory=dict)
 
-    def of(self, language: str) -> dict[str, list[list[str]]]:
+    def of(self, language: str) -> Ids:
         """Skips where there is none."""
         if language in self.missing:
             pytest.skip(self.missing[language])
@@ -50,21 +48,10 @@ def sent(server: Server) -> Sent:
     found = Sent()
     for language, (sender, _) in SENDERS.items():
         try:
-            found.ids[language] = send(sender(), server)
+            found.ids[language] = send(sender(), server.ready["http"], server.ready["grpc"])
         except pytest.skip.Exception as reason:
             found.missing[language] = str(reason)
     return found
-
-
-def send(command: list[str], server: Server) -> dict[str, list[list[str]]]:
-    """Runs a program to its end."""
-    ports = [f"http://127.0.0.1:{server.ready[name]}" for name in ("http", "grpc")]
-    ended = subprocess.run(
-        [*command, *ports], capture_output=True, text=True, check=False, timeout=300
-    )
-    assert ended.returncode == 0, ended.stderr
-    lines = [json.loads(line) for line in ended.stdout.splitlines()]
-    return {line["label"]: line["spans"] for line in lines}
 
 
 @pytest.mark.parametrize("language", SENDERS)
