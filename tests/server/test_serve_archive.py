@@ -24,7 +24,7 @@ T = Signal.TRACES
 TRACES = Topic("default", "traces")
 
 
-def config_of(url: str, metadata: str, **objects: str) -> dict[str, Any]:
+def config_of(url: str, metadata: str, *, lease: str = "5s", **objects: str) -> dict[str, Any]:
     """Uploads soon, and lets go soon."""
     return {
         "archive": {
@@ -32,7 +32,7 @@ def config_of(url: str, metadata: str, **objects: str) -> dict[str, Any]:
             "objects": objects,
             "metadata": metadata,
             "upload_interval": "100ms",
-            "lease": "2s",
+            "lease": lease,
         },
     }
 
@@ -81,7 +81,7 @@ def test_second_owner_is_refused_while_the_first_lives(
     tmp_path: Path,
 ) -> None:
     """Its clients are told to come again, and may when the first has stopped."""
-    config = config_of((tmp_path / "objects").as_uri(), etcd.place())
+    config = config_of((tmp_path / "objects").as_uri(), etcd.place(), lease="10m")
     with serving(tmp_path / "one", config=config) as first:
         assert first.post(T, traces("a")).status == 200
         with serving(tmp_path / "two", config=config) as second:
