@@ -41,6 +41,8 @@ LONG: Final = {
     )
 }
 """They begin first: at the end of a run each would keep one process busy alone."""
+SPARK: Final = {"session", "spark"}
+"""Fixtures that are one Java for all tests of a process: one process has all of its files."""
 
 
 # --- the order -----------------------------------------------------------------------------------
@@ -71,14 +73,35 @@ def pytest_configure_node(node: Any) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Files in any order, and so the tests of a file, which share servers and stay together."""
-    if config.option.seed == 0:
-        return
     files: dict[str, list[pytest.Item]] = {}
     for item in items:
-        files.setdefault(item.nodeid.partition("::")[0], []).append(item)
+        files.setdefault(_file_of(item.nodeid), []).append(item)
+    for tests in files.values():
+        if any(not SPARK.isdisjoint(getattr(each, "fixturenames", ())) for each in tests):
+            for each in tests:
+                each.add_marker(pytest.mark.xdist_group("spark"))
+    if config.option.seed == 0:
+        return
     order = random.Random(config.option.seed)
     shuffled = sorted(order.sample([*files], len(files)), key=lambda file: file not in LONG)
     items[:] = [item for f in shuffled for item in order.sample(files[f], len(files[f]))]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """With `--dist loadgroup` a group of files shares a process, and so does a file without one."""
+    from xdist.scheduler import LoadGroupScheduling
+
+    class ByFile(LoadGroupScheduling):  # type: ignore[misc] # as xdist has it
+        def _split_scope(self, nodeid: str) -> str:
+            group: str = super()._split_scope(nodeid)
+            return _file_of(group)
+
+    return ByFile(config, log) if config.getvalue("dist") == "loadgroup" else None
+
+
+def _file_of(nodeid: str) -> str:
+    return nodeid.partition("::")[0]
 
 
 def pytest_report_header(config: pytest.Config) -> str:

@@ -56,11 +56,11 @@ class Settings:
             log_handlers=[each for each in root.handlers if not _is_pytests(each)],
             logging_disabled=root.manager.disable,
             loggers=_own_loggers(),
-            environment={k: v for k, v in os.environ.items() if k != "PYTEST_CURRENT_TEST"},
+            environment={k: v for k, v in os.environ.items() if not k.startswith(_NOT_OURS)},
             folder=str(Path.cwd()),
             umask=_umask(),
-            signals={number: signal.getsignal(number) for number in SIGNALS},
-            import_path=[*sys.path],
+            signals={number: _handler(number) for number in SIGNALS},
+            import_path=[each for each in sys.path if "/spark-" not in each],
         )
 
     def restore(self) -> None:
@@ -74,14 +74,15 @@ class Settings:
             logger = logging.getLogger(name)
             level, logger.propagate, logger.disabled = self.loggers.get(name, _UNTOUCHED)
             logger.setLevel(level)
-        for name in set(os.environ) - set(self.environment) - {"PYTEST_CURRENT_TEST"}:
-            del os.environ[name]
+        for name in set(os.environ) - set(self.environment):
+            if not name.startswith(_NOT_OURS):
+                del os.environ[name]
         os.environ.update(self.environment)
         os.chdir(self.folder)
         os.umask(int(self.umask, 8))
         for number, handler in self.signals.items():
             signal.signal(number, handler)
-        sys.path[:] = self.import_path
+        sys.path[:] = [each for each in sys.path if "/spark-" in each] + self.import_path
 
     def changes_to(self, other: Settings) -> list[str]:
         """One line for each that is not as it was."""
@@ -93,6 +94,8 @@ class Settings:
 
 
 _UNTOUCHED: Final = (logging.NOTSET, True, False)
+_NOT_OURS: Final = ("PYTEST_", "SPARK_")
+"""Variables of pytest, and of Spark: a context sets some for good, as it does with Ctrl-C."""
 
 
 @contextmanager
@@ -151,6 +154,12 @@ def _own_loggers() -> dict[str, tuple[int, bool, bool]]:
         if name.startswith("penstock") and isinstance(each, logging.Logger)
     }
     return {name: state for name, state in found.items() if state != _UNTOUCHED}
+
+
+def _handler(number: int) -> Any:
+    found = signal.getsignal(number)
+    is_sparks = str(getattr(found, "__module__", "")).startswith("pyspark")
+    return signal.default_int_handler if is_sparks else found
 
 
 def _is_pytests(handler: logging.Handler) -> bool:
