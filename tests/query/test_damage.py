@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import sqlite3
 from collections.abc import Callable
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 
 from penstock.lake import glance as glancing
-from penstock.model.errors import InvalidArgument
+from penstock.model.errors import AnswerIncomplete, InvalidArgument
 from penstock.query import engine
 from penstock.query.tiers import Tier
 from penstock.storage import DataDirectory
@@ -23,8 +24,13 @@ NAMES = "SELECT name FROM spans ORDER BY name"
 
 
 def found(data: Data, sql: str = NAMES, **options: Any) -> tuple[list[str], list[str]]:
-    """Names of spans, and warnings."""
-    asked = answer(data, sql, **options)
+    """Names of spans in a partial answer, and warnings. A whole one is given only without them."""
+    asked = answer(data, sql, partial=True, **options)
+    if asked.partial:
+        with pytest.raises(AnswerIncomplete):
+            answer(data, sql, **options)
+    else:
+        assert answer(data, sql, **options).rows == asked.rows
     return asked.rows["name"].to_pylist(), asked.warnings
 
 
@@ -145,19 +151,38 @@ def test_empty_data_directory_has_no_warnings(data: Data) -> None:
     assert found(data) == ([], [])
 
 
-@pytest.mark.parametrize("tier", Tier)
+@pytest.mark.parametrize("tier", [Tier.WARM, Tier.HOT])
 def test_tier_that_is_not_there_is_no_error(data: Data, tier: Tier) -> None:
-    """No lake yet, no segments, no log: another one has the rows too, or has them still."""
+    """No segments, or no log: another one has the rows too, or has them still."""
     cold(data, spans(1))
     warm(data, spans(2))
     folder = data.segment(0).parents[1]
-    if tier is Tier.COLD:
-        shutil.rmtree(data.root / "lake")
-    elif tier is Tier.WARM:
-        shutil.rmtree(folder / "segments")
-    else:
-        shutil.rmtree(folder / "log")
+    shutil.rmtree(folder / ("segments" if tier is Tier.WARM else "log"))
     assert found(data) == (named([1, 2]), [])
+
+
+def test_lake_that_was_given_rows_and_is_gone_is_named(data: Data) -> None:
+    """Its folder, or the catalog in it; what is elsewhere is found all the same."""
+    cold(data, spans(1))
+    warm(data, spans(2))
+    (data.root / "lake" / "catalog.db").unlink()
+    rows, warnings = found(data)
+    assert "span 2" in rows
+    assert [("catalog.db is gone" in each) for each in warnings] == [True]
+    shutil.rmtree(data.root / "lake")
+    rows, warnings = found(data)
+    assert "span 2" in rows
+    assert [("a lake was given segments" in each) for each in warnings] == [True]
+
+
+def test_table_that_the_catalog_has_lost_is_named(data: Data) -> None:
+    """Its files are there, so it was not always so."""
+    cold(data, spans(1))
+    with contextlib.closing(sqlite3.connect(data.root / "lake" / "catalog.db")) as catalog:
+        catalog.execute("DELETE FROM iceberg_tables WHERE table_name = 'spans'")
+        catalog.commit()
+    _, warnings = found(data)
+    assert any("has no table spans" in each for each in warnings)
 
 
 @pytest.mark.parametrize("content", [b"", b"no database at all, but as long as one" * 100])

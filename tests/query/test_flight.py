@@ -21,6 +21,7 @@ from penstock.model.errors import ServerUnreachable
 from penstock.otel import Signal
 from penstock.query import hot as hot_module
 from penstock.query.engine import ask
+from penstock.query.findings import Findings
 from penstock.query.flight import worker_client
 from penstock.query.hot import hot_rows
 from penstock.query.server_file import FILE, RunningServer, own_ticks, running_server
@@ -76,11 +77,10 @@ def server_of(data: Data, store: Store | None, topic: Topic = TRACES) -> Iterato
 
 def look(data: Data, topic: Topic = TRACES, start: int = 0) -> tuple[pa.Table, list[str]]:
     """The hot rows of a partition by offset, and what was said."""
-    warnings: list[str] = []
-    signal = Signal(topic.name)
-    batches = hot_rows(DataDirectory(data.root).partition(topic), signal, start, warnings.append)
+    said, signal = Findings(), Signal(topic.name)
+    batches = hot_rows(DataDirectory(data.root).partition(topic), signal, start, said)
     table = pa.Table.from_batches(batches, TABLES[table_of(signal)])
-    return table.sort_by([("_offset", "ascending")]), warnings
+    return table.sort_by([("_offset", "ascending")]), said.warnings
 
 
 def from_files(monkeypatch: pytest.MonkeyPatch, data: Data, **more: Any) -> Any:

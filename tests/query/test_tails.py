@@ -12,6 +12,7 @@ import pytest
 from penstock.lake.schemas import SPANS
 from penstock.otel import Signal
 from penstock.query import hot as hot_tier
+from penstock.query.findings import Findings
 from penstock.query.pieces import Piece, Pieces
 from penstock.query.repeats import without_repeats
 from penstock.query.tails import Tails
@@ -20,7 +21,6 @@ from tests.pipeline.helpers import TRACES, Data, spans
 from tests.query.helpers import hot
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
 
@@ -30,9 +30,9 @@ def starts(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     found: list[int] = []
     original = hot_tier.hot_rows
 
-    def noted(partition: Any, signal: Signal, start: int, warn: Callable[[str], None]) -> Any:
+    def noted(partition: Any, signal: Signal, start: int, said: Findings) -> Any:
         found.append(start)
-        return original(partition, signal, start, warn)
+        return original(partition, signal, start, said)
 
     monkeypatch.setattr(hot_tier, "hot_rows", noted)
     return found
@@ -41,7 +41,9 @@ def starts(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 def tail(tails: Tails, data: Data, sealed: int = 0) -> list[str]:
     """The names of the spans that are not sealed."""
     partition = DataDirectory(data.root).partition(TRACES, 0)
-    pieces = tails.pieces(partition, Signal.TRACES, sealed, pytest.fail)
+    said = Findings()
+    pieces = tails.pieces(partition, Signal.TRACES, sealed, said)
+    assert said.warnings == []
     return [name for piece in pieces for name in piece.rows["name"].to_pylist()]
 
 

@@ -171,7 +171,7 @@ def test_damaged_segment_is_named_and_the_rest_found(data: Data) -> None:
     path = data.segment(0)
     path.chmod(0o600)
     path.write_bytes(path.read_bytes()[:-40])
-    found = answer(data, "SELECT name FROM spans")
+    found = answer(data, "SELECT name FROM spans", partial=True)
     assert found.rows["name"].to_pylist() == named([1])
     assert any(path.name in warning for warning in found.warnings)
 
@@ -182,7 +182,7 @@ def test_lake_that_cannot_be_read_is_named(data: Data) -> None:
     for path in (data.root / "lake" / "spans" / "metadata").glob("*.metadata.json"):
         path.write_text("{")
     with hot(data, spans(1)):
-        found = answer(data, "SELECT name FROM spans")
+        found = answer(data, "SELECT name FROM spans", partial=True)
     assert "span 1" in found.rows["name"].to_pylist()
     assert any("metadata of the table spans" in warning for warning in found.warnings)
 

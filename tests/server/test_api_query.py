@@ -112,6 +112,7 @@ def test_answer_says_columns_rows_and_time(server: Server) -> None:
         "rows": [[1, "x"]],
         "row_count": 1,
         "warnings": [],
+        "partial": False,
     }
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from penstock.lake.schemas import TABLES
 from penstock.lake.settings import LakeSettings
+from penstock.model.errors import AnswerIncomplete
 from penstock.otel import Signal
 from penstock.server import snapshot
 from penstock.server.fresh import Fresh
@@ -164,7 +165,9 @@ def test_damaged_segment_is_named_and_the_rest_is_there(data: Data) -> None:
     text[len(text) // 4] ^= 1
     path.chmod(0o600)
     path.write_bytes(text)
-    found = take_snapshot(data.root, LakeSettings.of(data.root))
+    with pytest.raises(AnswerIncomplete, match=path.name):
+        take_snapshot(data.root, LakeSettings.of(data.root))
+    found = take_snapshot(data.root, LakeSettings.of(data.root), partial=True)
     assert pq.read_table(found["snapshot_path"])["name"].to_pylist() == named([2])
     assert any(path.name in warning for warning in found["warnings"])
 
@@ -195,7 +198,7 @@ def test_calls_that_come_together_share_one(server: Server) -> None:
     assert len({answer.body for answer in answers}) == 1
     found = answers[0].json
     keys = {"snapshot_path", "row_count", "file_size_bytes", "recent_cold_paths", "warnings"}
-    assert set(found) == keys
+    assert set(found) == {*keys, "partial"}
     assert Path(found["snapshot_path"]) == folder / "hot_snapshot.parquet"
     assert pq.read_table(found["snapshot_path"]).num_rows == found["row_count"] == 1
 

@@ -10,7 +10,7 @@ import click
 
 from penstock.cli.common import data_dir_option, existing_data_directory, print_table
 from penstock.cli.serve import config_option, read_config
-from penstock.model.errors import PenstockError
+from penstock.model.errors import AnswerIncomplete, PenstockError
 from penstock.server.lakes import lake_settings
 
 if TYPE_CHECKING:
@@ -29,16 +29,23 @@ _FORMATS = ("table", "json", "csv", "arrow", "parquet")
 @click.option("--tier", default=",".join(_TIERS), show_default=True, help="Where to look.")
 @click.option("--format", "shown", type=click.Choice(_FORMATS), default="table", show_default=True)
 @click.option("--json", "shown", flag_value="json", help="The same as --format json.")
+@click.option("--partial", is_flag=True, help="Answer without what cannot be read, and name it.")
 @click.option("--explain", is_flag=True, help="Say on stderr what each tier had, and when.")
 def query(
-    sql: str, data_dir: Path, file: Path | None, tier: str, shown: str, explain: bool
+    sql: str,
+    data_dir: Path,
+    file: Path | None,
+    tier: str,
+    shown: str,
+    partial: bool,
+    explain: bool,
 ) -> None:
     """Ask one question over hot, warm and cold.
 
     Tables: spans, logs, metrics, and after `penstock pipeline rollup` service_red_1m,
     service_edges_1h, traces; views in the ClickHouse convention: otel_traces, otel_logs,
     otel_metrics_*. Works with the server running or stopped, and sees what was acknowledged before
-    it began.
+    it began: all of it, or an error that names what cannot be read, unless --partial.
 
     Example: penstock query "SELECT name, count(*) FROM spans GROUP BY ALL"
     """
@@ -52,7 +59,10 @@ def query(
     existing_data_directory(data_dir)
     config = read_config(file, data_dir)
     started = time.perf_counter()
-    answer = ask(data_dir.absolute(), lake_settings(config), sql, tiers=chosen)
+    try:
+        answer = ask(data_dir.absolute(), lake_settings(config), sql, tiers=chosen, partial=partial)
+    except AnswerIncomplete as error:
+        raise PenstockError(f"{error}; --partial answers without it") from None
     seconds = time.perf_counter() - started
     for warning in answer.warnings:
         click.echo(f"penstock: {warning}", err=True)

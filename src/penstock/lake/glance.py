@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import sqlite3
 import struct
 from dataclasses import dataclass, replace
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote, urlsplit
 
+from penstock.lake.layout import data_folder
 from penstock.lake.positions import decode_epochs, decode_positions
 from penstock.lake.promoted import of_properties
 from penstock.model.errors import Damaged
@@ -67,15 +69,23 @@ class Glance:
     """Attributes with columns of their own."""
     claims: frozenset[str] = frozenset()
     """The sources that have a writer."""
+    identity: str = ""
+    """Of the table: one that is made anew in the same place is another. Empty: there is none."""
+
+    @property
+    def is_there(self) -> bool:
+        """Whether the table exists."""
+        return bool(self.identity)
 
 
 NOTHING: Final = Glance((), {})
 
 
 def glance(settings: LakeSettings, table: str) -> Glance:
-    """The table as the last commit left it; nothing where it does not exist.
+    """The table as the last commit left it; nothing where it never existed.
 
-    Damaged: its metadata cannot be read. Nothing is made or changed.
+    Damaged: its metadata cannot be read, or its files are there and the catalog does not have it.
+    Nothing is made or changed.
     """
     if settings.catalog:
         from penstock.lake.glance_catalog import glance_through_catalog
@@ -93,10 +103,13 @@ def glance(settings: LakeSettings, table: str) -> Glance:
 def _glance(settings: LakeSettings, table: str) -> Glance:
     try:
         metadata = _metadata(settings, table)
-        files = _under(settings, table, metadata, _files(metadata))
+        if not metadata:
+            return NOTHING
+        files = tuple(_under(settings, table, metadata, _files(metadata)))
         properties = metadata.get("properties", {})
         positions, claims = decode_positions(properties), frozenset(decode_epochs(properties))
-        return Glance(tuple(files), positions, of_properties(properties), claims)
+        promoted = of_properties(properties)
+        return Glance(files, positions, promoted, claims, metadata["table-uuid"])
     except FileNotFoundError:
         raise
     except (OSError, ValueError, KeyError, StopIteration, EOFError, TypeError) as error:
@@ -141,6 +154,7 @@ def _metadata(settings: LakeSettings, table: str) -> dict[str, Any]:
 def _metadata_location(settings: LakeSettings, table: str) -> str | None:
     path = Path(settings.warehouse) / CATALOG
     if not path.exists():
+        _check_never_there(settings, table, f"{path} is gone")
         return None
     query = (
         "SELECT metadata_location FROM iceberg_tables "
@@ -155,7 +169,18 @@ def _metadata_location(settings: LakeSettings, table: str) -> str | None:
         catalog.close()
     except sqlite3.Error as error:
         raise Damaged(f"{path} cannot be read: {error}") from error
-    return None if row is None else str(row[0])
+    if row is None:
+        _check_never_there(settings, table, f"{path} has no table {table}")
+        return None
+    return str(row[0])
+
+
+def _check_never_there(settings: LakeSettings, table: str, problem: str) -> None:
+    """Damaged where the table has data files: they are written when it exists, not before."""
+    folder = Path(data_folder(str(Path(settings.warehouse) / table)))
+    with contextlib.suppress(FileNotFoundError), os.scandir(folder) as entries:
+        if any(True for _ in entries):
+            raise Damaged(f"{problem}, though {folder} has files of it")
 
 
 def _files(metadata: Mapping[str, Any]) -> Iterator[ColdFile]:

@@ -39,7 +39,8 @@ def glance_through_catalog(settings: LakeSettings, table: str) -> Glance:
             loaded = catalog.load_table((settings.namespace, table))
         known = loaded.properties
         positions, claims = decode_positions(known), frozenset(decode_epochs(known))
-        return Glance(tuple(_files(loaded)), positions, of_properties(known), claims)
+        promoted, identity = of_properties(known), str(loaded.metadata.table_uuid)
+        return Glance(tuple(_files(loaded)), positions, promoted, claims, identity)
     except NoSuchTableError:
         return NOTHING
     except Exception as error:  # every catalog has its own

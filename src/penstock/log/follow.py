@@ -88,10 +88,14 @@ class FolderReader:
             self._doubt, self._walk = gap, None
             return False
         assert self._file is not None
-        name = self._file[2]
+        file, header, name = self._file
         first = max(self.position, gap.first_offset)
         if gap.end_offset > first:
-            self.lost.append(Lost(first, gap.end_offset, name, gap.position, "damaged frames"))
+            seal = read_seal(file, header)
+            recorded = seal is not None and gap.recorded_in(seal.lost)
+            reason = "recorded as lost" if recorded else "damaged frames"
+            place = (first, gap.end_offset, name, gap.position, reason)
+            self.lost.append(Lost(*place, recorded))
             self.position = gap.end_offset
         self._at = (gap.end_position, gap.end_offset)
         return True

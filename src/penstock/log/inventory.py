@@ -35,6 +35,8 @@ class Lost:
     file: str
     position: int
     reason: str
+    recorded: bool = False
+    """A repair has written down that they are lost; nothing will bring them back."""
 
     @property
     def messages(self) -> int:

@@ -14,6 +14,7 @@
     │   ├── DiskFull
     │   ├── StoreFull
     │   ├── CommitContended
+    │   ├── DataMoved
     │   ├── QueueUnreachable
     │   └── LeaseHeld
     ├── LogUnavailable           this log object takes no more messages
@@ -24,6 +25,7 @@
     │   ├── StoreClosed
     │   └── StoreStopped
     ├── ServerUnreachable        a server that should be there does not answer
+    ├── AnswerIncomplete         rows that should be in an answer cannot be read
     ├── CommitConflict           a table of the lake is not as expected; nothing was committed
     │   ├── Fenced
     │   ├── FilesReplaced
@@ -114,6 +116,10 @@ class CommitContended(Retryable):
     """Others committed to the table of the lake each time; the same commit may succeed later."""
 
 
+class DataMoved(Retryable):
+    """What a question had planned to read was moved or replaced each time; ask again."""
+
+
 class QueueUnreachable(Retryable):
     """The object store did not answer in time, or others came first each time.
 
@@ -173,6 +179,13 @@ class StoreStopped(StoreUnavailable):
 
 class ServerUnreachable(PenstockError):
     """The server of a data directory does not answer; what is on disk can be read without it."""
+
+
+class AnswerIncomplete(PenstockError):
+    """Rows that belong to an answer cannot be read: what the message names. Nothing is answered.
+
+    Bring it back, set it aside (`penstock fsck --repair`), or ask for a partial answer.
+    """
 
 
 class CommitConflict(PenstockError):

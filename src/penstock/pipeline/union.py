@@ -150,6 +150,7 @@ class UnionReader(DataSourceReader):
             options.table,
             tiers=options.tiers,
             namespaces=options.namespaces,
+            partial=not options.fail_on_data_loss,
             warn=_LOG.warning,
         )
 

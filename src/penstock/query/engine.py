@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 import duckdb
 import pyarrow as pa
 
-from penstock.model.errors import Damaged, InvalidArgument, PenstockError, QueryTooLarge
+from penstock.model.errors import DataMoved, InvalidArgument, PenstockError, QueryTooLarge
 from penstock.query.database import connection_to
 from penstock.query.deadline import Deadline
+from penstock.query.findings import Findings
 from penstock.query.relations import KNOWN, ROLLUPS, Relations, Scope
 from penstock.query.statements import checked, sentence
 from penstock.query.tiers import ALL
@@ -26,7 +28,9 @@ if TYPE_CHECKING:
     from penstock.query.tiers import TableTiers, Tier
 
 ATTEMPTS: Final = 20
-"""Each is without the files that the one before could not read."""
+"""Each is planned anew: files of the one before were replaced, or cannot be read."""
+_PAUSE_S: Final = 0.02
+_LONGEST_PAUSE_S: Final = 1.0
 _BATCH_ROWS: Final = 100_000
 
 
@@ -49,6 +53,9 @@ class Answer:
     rows: pa.Table
     tables: dict[str, TableTiers]
     warnings: list[str]
+    """What is missing, and what else is worth knowing."""
+    partial: bool = False
+    """Whether something is missing; never without being asked for."""
 
 
 def ask(
@@ -59,49 +66,64 @@ def ask(
     tiers: Collection[Tier] = ALL,
     limits: QueryLimits | None = None,
     namespaces: Collection[str] | None = None,
+    partial: bool = False,
 ) -> Answer:
     """Answers one statement that reads. InvalidArgument says what is wrong with it.
 
-    It sees everything that was acknowledged before it began, each row once. What could not be read
-    is named in the warnings. With `namespaces` it sees the rows of these alone, in every table,
-    view and rollup; of none, where there are none.
+    It sees everything that was acknowledged before it began, each row once: AnswerIncomplete names
+    what cannot be read of that. With `partial` it is answered without, and the warnings name it.
+    Beside whatever moves data it is planned again by itself; DataMoved where that never ends. With
+    `namespaces` it sees the rows of these alone, in every table, view and rollup; of none, where
+    there are none.
     """
     limits = limits or QueryLimits()
     seen = None if namespaces is None else frozenset(namespaces)
-    question = _Question(Scope(data_dir, lake, tiers, seen), sql, limits)
-    for _ in range(ATTEMPTS):
+    question = _Question(Scope(data_dir, lake, tiers, seen), sql, limits, partial)
+    for number in range(ATTEMPTS):
         answer = question.answer()
         if answer is not None:
             return answer
-    raise Damaged(f"{ATTEMPTS} attempts failed, the last one at {question.problems[-1]}")
+        question.pause(min(_PAUSE_S * 2**number, _LONGEST_PAUSE_S))
+    raise DataMoved(f"files were replaced under {ATTEMPTS} attempts, {question.last} the last time")
 
 
 class _Question:
-    """One statement, asked again without files that turn out to be unreadable."""
+    """One statement, asked again when files were replaced, or without those that are unreadable."""
 
-    def __init__(self, scope: Scope, sql: str, limits: QueryLimits) -> None:
+    def __init__(self, scope: Scope, sql: str, limits: QueryLimits, partial: bool) -> None:
         self._scope = scope
         self._sql = sql
         self._limits = limits
+        self._partial = partial
         self._deadline = Deadline(limits.seconds)
         self._gone: set[str] = set()
-        self.problems: list[str] = []
+        self._left_out = Findings()
+        self.last = ""
+        """The file that the last attempt ended at."""
+
+    def pause(self, seconds: float) -> None:
+        """Before the next attempt; whoever replaces files has time to come to an end."""
+        if not self._left_out.missing:
+            time.sleep(seconds)
+        self._deadline.check()
 
     def answer(self) -> Answer | None:
-        """None: ask again, there is a file less."""
+        """None: ask again."""
         with connection_to(self._scope.lake, self._limits.memory_bytes) as connection:
             statement = checked(connection, self._sql, KNOWN)
             relations = Relations(connection, self._scope, statement)
             try:
                 with self._deadline.of(connection):
                     relations.make()
+                    self._check(relations)
                     rows = _within(_reader(connection, statement.sql), self._limits)
             except (duckdb.Error, pa.ArrowException, OSError) as error:
                 self._deadline.check()
                 self._without(unreadable(error, relations.files), error)
+                self._check(relations)
                 return None
-        warnings = dict.fromkeys([*self.problems, *relations.warnings])
-        return Answer(rows, relations.tables, list(warnings))
+        said = self._said(relations)
+        return Answer(rows, relations.tables, said.warnings, bool(said.missing))
 
     def _without(self, problems: dict[str, str], error: Exception) -> None:
         """Leaves files out. One that is gone may have been replaced: first it is looked again."""
@@ -110,9 +132,20 @@ class _Question:
         new = {path for path, reason in problems.items() if reason == MISSING} - self._gone
         self._gone |= new
         for path in problems.keys() - new:
-            self.problems.append(f"{path} is left out: {problems[path]}")
+            self._left_out.lack(f"{path} cannot be read: {problems[path]}")
+        self.last = next(iter(problems))
         left_out = self._scope.left_out | (problems.keys() - new)
         self._scope = replace(self._scope, left_out=left_out)
+
+    def _said(self, relations: Relations) -> Findings:
+        """Of the fresh tiers, and of files."""
+        said = Findings()
+        said.add(self._left_out)
+        said.add(relations.said)
+        return said
+
+    def _check(self, relations: Relations) -> None:
+        self._said(relations).check(partial=self._partial)
 
 
 def _reader(connection: DuckDBPyConnection, sql: str) -> pa.RecordBatchReader:

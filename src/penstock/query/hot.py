@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from penstock.lake.rows import Origin, row_batches
 from penstock.log.cache import Batch
 from penstock.log.follow import FolderReader
-from penstock.model.errors import OffsetUnavailable, PenstockError, ServerUnreachable
+from penstock.model.errors import DataMoved, OffsetUnavailable, PenstockError, ServerUnreachable
 from penstock.otel import decode_requests
 from penstock.query.flight import NOT_OPEN, hot_messages
 from penstock.query.server_file import running_server
@@ -24,33 +24,40 @@ from penstock.storage.files import LocalFiles
 from penstock.store.messages import decode_bundle, decode_raw
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     import pyarrow as pa
 
+    from penstock.log.inventory import Lost
     from penstock.model.bundle import Bundle
     from penstock.otel.signals import Signal
+    from penstock.query.findings import Findings
     from penstock.storage import Partition
 
+_REOPENED: Final = 20
+"""How often the log may be shortened under a look at it."""
 _DEPTH: Final = 3
 """A partition's folder is DATA/topics/<namespace>/<topic>/<partition>."""
 
 
 def hot_rows(
-    partition: Partition, signal: Signal, sealed: int, warn: Callable[[str], None]
+    partition: Partition, signal: Signal, sealed: int, said: Findings
 ) -> list[pa.RecordBatch]:
-    """The rows of every message from the offset `sealed` on that is in the log now."""
-    return list(hot_batches(partition, signal, sealed, warn))
+    """The rows of every message from the offset `sealed` on that is in the log now.
+
+    What was removed from the log meanwhile is in segments, which are looked at afterwards.
+    """
+    return list(hot_batches(partition, signal, sealed, said))
 
 
 def hot_batches(
-    partition: Partition, signal: Signal, sealed: int, warn: Callable[[str], None]
+    partition: Partition, signal: Signal, sealed: int, said: Findings
 ) -> Iterator[pa.RecordBatch]:
     """The same, in the memory of one batch."""
     source = DataDirectory(partition.folder.parents[_DEPTH]).identity()
     topic = partition.topic
     place = Origin(source, str(topic), topic.namespace, partition.number, 0)
-    hot = _Hot(partition, signal, sealed, warn)
+    hot = _Hot(partition, signal, sealed, said)
     bundles = ((bundle, place.after(at)) for at, bundle in hot.bundles())
     for batch in row_batches(bundles, signal):
         # A bundle may begin before: it has messages that came later too.
@@ -60,9 +67,7 @@ def hot_batches(
 class _Hot:
     """One look at the messages of a partition, from an offset on."""
 
-    def __init__(
-        self, partition: Partition, signal: Signal, sealed: int, warn: Callable[[str], None]
-    ) -> None:
+    def __init__(self, partition: Partition, signal: Signal, sealed: int, said: Findings) -> None:
         self._partition = partition
         self._topic = str(partition.topic)
         self._signal = signal
@@ -72,8 +77,7 @@ class _Hot:
         """Whether a bundle has messages from before the first offset that was asked for."""
         self._end = NOT_OPEN
         """Of the log, where the server said so."""
-        self._is_under_way = False
-        self._warn = warn
+        self._said = said
 
     def bundles(self) -> Iterator[tuple[int, Bundle]]:
         """With the offset of each; from the server as far as it answers, the rest from files."""
@@ -86,7 +90,8 @@ class _Hot:
                     yield from self._sent(batch) if batch is not None else ()
         except ServerUnreachable as error:
             place = f"{self._topic}/{self._partition.number}"
-            self._warn(f"{place}: the server does not answer, its log is read instead: {error}")
+            reason = f"the server does not answer, its log is read instead: {error}"
+            self._said.note(f"{place}: {reason}")
         if self._end == NOT_OPEN or self._at < self._end:
             yield from self._tail()
 
@@ -95,9 +100,8 @@ class _Hot:
     def _sent(self, batch: pa.RecordBatch) -> Iterator[tuple[int, Bundle]]:
         """A bundle stands alone; requests stand together."""
         first, count = batch["first_offset"][0].as_py(), batch["messages"][0].as_py()
-        if self._is_under_way and first > self._at:
-            self._warn(f"{first - self._at} messages of {self._topic} cannot be read")
-        self._is_under_way = True  # before, what is missing was removed, as it is sealed
+        if first > self._at:
+            yield from self._tail(first)  # the files say what became of what it left out
         message = batch["message"][0].as_buffer()
         if batch.num_rows == 1 and message[:2].to_pybytes() == b"\0B":
             self.began_before |= first < self._at
@@ -108,22 +112,56 @@ class _Hot:
 
     # --- from the files of the log -------------------------------------------------------------
 
-    def _tail(self) -> Iterator[tuple[int, Bundle]]:
-        files, folder = LocalFiles(), self._partition.log_folder
+    def _tail(self, until: int | None = None) -> Iterator[tuple[int, Bundle]]:
+        """Up to an offset, or to the end; the log may be shortened at its beginning meanwhile."""
+        for _ in range(_REOPENED):
+            try:
+                yield from self._read(self._reader(), until)
+            except OffsetUnavailable as error:
+                # Invariant: only what is sealed is removed, so what is skipped is in a segment.
+                self._at = max(self._at, error.earliest)
+                continue
+            break
+        else:
+            folder = self._partition.log_folder
+            raise DataMoved(f"{folder}: the log was shortened {_REOPENED} times while it was read")
+        self._at = max(self._at, until or 0)
+
+    def _reader(self) -> FolderReader | None:
+        """None: the log ends before what is asked for, and has nothing that is new."""
         try:
-            reader = FolderReader(files, folder, self._at)
+            return FolderReader(LocalFiles(), self._partition.log_folder, self._at)
         except OffsetUnavailable as error:
-            # Removed since, as it is sealed; or the log ends before, and has nothing that is new.
             if error.end <= self._at:
-                return
-            reader = FolderReader(files, folder, "earliest")
+                return None
+            raise
+
+    def _read(self, reader: FolderReader | None, until: int | None) -> Iterator[tuple[int, Bundle]]:
+        if reader is None:
+            return
         try:
             for batch in reader.batches():
-                yield from self._decoded_batch(batch)
+                wanted = batch if until is None else _before(batch, until)
+                if wanted.messages:
+                    yield from self._decoded_batch(wanted)
+                if len(wanted.messages) < len(batch.messages):
+                    return
         finally:
             reader.close()
             for lost in reader.lost:
-                self._warn(f"{folder / lost.file}: {lost.messages} messages cannot be read")
+                self._lose(lost, until)
+
+    def _lose(self, lost: Lost, until: int | None) -> None:
+        if until is not None and lost.first_offset >= until:
+            return
+        path = self._partition.log_folder / lost.file
+        if lost.recorded:
+            self._said.note(f"{path}: {lost.messages} messages are lost for good")
+        elif lost.messages:
+            text = f"{path}: {lost.messages} messages cannot be read: {lost.reason}"
+            self._said.lack(text, lost.end_offset)
+        else:
+            self._said.lack(f"{path} cannot be read: {lost.reason}")
 
     # --- decoding ------------------------------------------------------------------------------
 
@@ -140,7 +178,7 @@ class _Hot:
             try:
                 yield here, decode_bundle(message)
             except PenstockError as error:
-                self._warn(f"message {here} of {self._topic} cannot be decoded: {error}")
+                self._undecodable(here, str(error))
             offset, requests = here + 1, []
         yield from self._decoded(offset, requests)
         self._at = batch.first_offset + len(batch.messages)
@@ -150,5 +188,13 @@ class _Hot:
             if part.bundle is not None:
                 yield offset, part.bundle
             else:
-                self._warn(f"message {offset} of {self._topic} cannot be decoded: {part.problem}")
+                self._undecodable(offset, str(part.problem))
             offset += part.count
+
+    def _undecodable(self, offset: int, problem: str) -> None:
+        """Whole, and no rows can be made of it: the store sets it aside when it comes to it."""
+        self._said.note(f"message {offset} of {self._topic} cannot be decoded: {problem}")
+
+
+def _before(batch: Batch, offset: int) -> Batch:
+    return Batch(batch.first_offset, batch.messages[: max(0, offset - batch.first_offset)])

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from penstock.model import slots
 from penstock.model.errors import Damaged, OffsetUnavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
+    from penstock.model.errors import PenstockError
     from penstock.pipeline.segments import DirectorySegments, Segment
     from penstock.segment import SegmentReader
 
@@ -22,14 +22,19 @@ LARGE_SLOTS: Final = frozenset(
 """Of spans: what only their large columns are made of."""
 
 
-def open_segment(
-    source: DirectorySegments, segment: Segment, warn: Callable[[str], None]
-) -> SegmentReader | None:
-    """A mapped file stays readable when it is deleted. None: it is gone, or damaged."""
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A segment that was listed. A mapped file stays readable when it is deleted."""
+
+    segment: Segment
+    reader: SegmentReader | None
+    problem: PenstockError | None = None
+    """Why there is no reader: OffsetUnavailable, it was deleted since; or Damaged."""
+
+
+def open_segment(source: DirectorySegments, segment: Segment) -> Opened:
+    """Whether a problem matters is known when the lake was looked at, which may have it too."""
     try:
-        return source.open(segment)
-    except OffsetUnavailable:
-        return None  # the lake has it by now
-    except Damaged as error:
-        warn(str(error))
-        return None
+        return Opened(segment, source.open(segment))
+    except (OffsetUnavailable, Damaged) as error:
+        return Opened(segment, None, error)

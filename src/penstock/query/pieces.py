@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from penstock.pipeline.flush.hashing import Hashes
+    from penstock.query.findings import Lack
 
 KEPT_BYTES: Final = 256 * 1024 * 1024
 """Rows of so many bytes are remembered by a process, in all."""
@@ -40,8 +41,9 @@ class Piece:
     table: str
     rows: pa.Table
     """Perhaps without the large columns."""
-    warnings: tuple[str, ...] = ()
-    """What of it could not be read."""
+    notes: tuple[str, ...] = ()
+    lacks: tuple[Lack, ...] = ()
+    """What of it could not be read. Such a piece is not remembered: it may be mended."""
     compared: set[str] = field(default_factory=set)
     """The files of the lake whose rows were looked for in it."""
 
@@ -49,9 +51,15 @@ class Piece:
         """No row is known to be in the lake."""
         self.in_lake: NDArray[np.bool_] = np.zeros(self.rows.num_rows, bool)
 
-    def with_rows(self, rows: pa.Table) -> Piece:
-        """Some of its rows, of which nothing is known yet; itself where they are all."""
-        return self if rows is self.rows else Piece(self.table, rows, self.warnings)
+    def with_rows(self, rows: pa.Table, offset: int = 0) -> Piece:
+        """Some of its rows, of which nothing is known yet; itself where they are all.
+
+        Another tier has the messages before the offset: they are not missing.
+        """
+        lacks = tuple(each for each in self.lacks if (each.end_offset or offset + 1) > offset)
+        if rows is self.rows and len(lacks) == len(self.lacks):
+            return self
+        return Piece(self.table, rows, self.notes, lacks)
 
     @cached_property
     def keys(self) -> Hashes:
@@ -101,6 +109,8 @@ class Pieces:
         """Remembers it, and forgets what was not used for longest."""
         with self._lock:
             self._remove(name)
+            if piece.lacks:
+                return
             self._kept[name] = piece
             self._bytes += piece.bytes
             while self._bytes > self._most:

@@ -16,6 +16,7 @@ from penstock.query.columns import columns_in, names_promoted
 from penstock.query.conditions import wanted
 from penstock.query.dialect import macros_in
 from penstock.query.doubles import DOUBLES
+from penstock.query.findings import Findings
 from penstock.query.pieces import LARGE
 from penstock.query.pruning import chosen, conditions_on, pruned
 from penstock.query.repeats import without_repeats
@@ -64,7 +65,7 @@ class Relations:
         self.tables: dict[str, TableTiers] = {}
         self.files: dict[str, ColdFile] = {}
         """Those that they read, by their paths."""
-        self.warnings: list[str] = []
+        self.said = Findings()
 
     def make(self) -> None:
         """What the statement reads, and the functions that it calls."""
@@ -83,7 +84,7 @@ class Relations:
         limits = wanted(self._connection, tree, conditions_on(table))
         slim = not (columns & LARGE or names_promoted(tree))
         asked = Asked(table, scope.tiers, scope.namespaces, slim, limits.trace_ids)
-        found = look(scope.data_dir, scope.lake, asked, self.warnings.append)
+        found = look(scope.data_dir, scope.lake, asked, self.said)
         self.tables[table] = found
         files = self._readable(pruned(found.cold.files, limits))
         found.cold = replace(found.cold, files=tuple(files))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from penstock.lake.schemas import TABLES
+from penstock.query.findings import Findings
 from penstock.query.opening import LARGE_SLOTS
 from penstock.query.pieces import LARGE, PIECES, Piece
 
@@ -54,14 +55,14 @@ class WarmSegment:
     ) -> Piece:
         from penstock.query.warm import warm_rows  # only where there is something to decode
 
-        lost: list[str] = []
+        found = Findings()
         batches = warm_rows(
             self.segment,
             self.reader,
             self.signal,
-            lost.append,
+            found,
             without=without,
             trace_ids=trace_ids,
         )
         rows = pa.Table.from_batches(batches, TABLES[self.table]).combine_chunks()
-        return Piece(self.table, rows, tuple(lost))
+        return Piece(self.table, rows, tuple(found.notes), tuple(found.missing))

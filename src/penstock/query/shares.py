@@ -15,6 +15,7 @@ import pyarrow as pa
 from penstock.pipeline.flush.identity import repeated
 from penstock.query.database import connection_to
 from penstock.query.doubles import DOUBLES
+from penstock.query.findings import Findings
 from penstock.query.repeats import compare
 from penstock.query.tiers import ALL, Asked, Tier, look
 
@@ -51,11 +52,19 @@ def share(
     *,
     tiers: Collection[Tier] = ALL,
     namespaces: frozenset[str] | None = None,
+    partial: bool = False,
     warn: Callable[[str], None],
 ) -> Shares:
-    """The shares of a table. Every row that was acknowledged before is in one of them, once."""
+    """The shares of a table. Every row that was acknowledged before is in one of them, once.
+
+    AnswerIncomplete where something cannot be read, unless `partial`: then it is warned of.
+    """
+    said = Findings()
     asked = Asked(table, tiers, namespaces, slim=True)
-    found = look(data_dir, lake, asked, warn)
+    found = look(data_dir, lake, asked, said)
+    said.check(partial=partial)
+    for warning in said.warnings:
+        warn(warning)
     files = found.cold.files
     warm, hot = (found.fresh.get(tier, []) for tier in (Tier.WARM, Tier.HOT))
     with connection_to(lake, _MEMORY_BYTES) as connection:

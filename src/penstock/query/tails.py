@@ -14,12 +14,11 @@ import pyarrow.compute as pc
 
 from penstock.lake.schemas import TABLES, table_of
 from penstock.pipeline.cut import from_offset
+from penstock.query.findings import Findings
 from penstock.query.pieces import Piece
 from penstock.storage import DataDirectory
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from penstock.otel.signals import Signal
     from penstock.storage import Partition
 
@@ -29,8 +28,8 @@ _MOST_PIECES: Final = 16
 _DEPTH: Final = 3
 """A partition's folder is DATA/topics/<namespace>/<topic>/<partition>."""
 _QUIET_NS: Final = 2_000_000_000
-_LOST: Final = "cannot be"
-"""What warnings say that are still true of the next query."""
+_UNDECODED: Final = "cannot be decoded"
+"""What notes say that are still true of the next query."""
 
 
 Signs: TypeAlias = tuple[tuple[str, int, int], ...]
@@ -53,17 +52,21 @@ class Tails:
         self._tails: dict[tuple[str, str], _Tail] = {}
 
     def pieces(
-        self, partition: Partition, signal: Signal, sealed: int, warn: Callable[[str], None]
+        self, partition: Partition, signal: Signal, sealed: int, said: Findings
     ) -> list[Piece]:
-        """The rows of every message from the offset `sealed` on that is in the log now."""
+        """The rows of every message from the offset `sealed` on that is in the log now.
+
+        What is missing of them stands in the pieces: another tier may have it.
+        """
         name = _name(partition)
         known, signs = self._known(name, sealed), _signs(partition)
-        for piece in known.pieces:
-            for warning in piece.warnings:
-                warn(warning)
-        tail = known
-        if signs is None or signs != known.signs:
-            tail = _longer(known, _decoded(partition, signal, known.end, warn), signs)
+        said.notes += [note for piece in known.pieces for note in piece.notes]
+        if signs is not None and signs == known.signs:
+            return list(known.pieces)
+        new = _decoded(partition, signal, known.end, said)
+        if new.lacks:  # it is looked at again by the next query
+            return [*known.pieces, new]
+        tail = _longer(known, new, signs)
         with self._lock:
             self._tails.pop(name, None)
             if (tail.pieces or tail.signs) and sum(
@@ -87,25 +90,19 @@ TAILS: Final = Tails()
 
 
 def _from_offset(piece: Piece, offset: int) -> Piece:
-    return piece.with_rows(from_offset(piece.rows, offset))
+    return piece.with_rows(from_offset(piece.rows, offset), offset)
 
 
-def _decoded(
-    partition: Partition, signal: Signal, start: int, warn: Callable[[str], None]
-) -> Piece:
+def _decoded(partition: Partition, signal: Signal, start: int, said: Findings) -> Piece:
     from penstock.query.hot import hot_rows  # what decodes takes longer to import than a query
 
-    lost: list[str] = []
-
-    def note(warning: str) -> None:
-        warn(warning)
-        if _LOST in warning:
-            lost.append(warning)
-
+    found = Findings()
     table = table_of(signal)
-    batches = hot_rows(partition, signal, start, note)
-    piece = Piece(table, pa.Table.from_batches(batches, TABLES[table]), tuple(lost))
-    return _from_offset(piece, start)
+    batches = hot_rows(partition, signal, start, found)
+    said.notes += found.notes
+    lasting = tuple(note for note in found.notes if _UNDECODED in note)
+    rows = pa.Table.from_batches(batches, TABLES[table])
+    return _from_offset(Piece(table, rows, lasting, tuple(found.missing)), start)
 
 
 def _longer(known: _Tail, new: Piece, signs: Signs | None) -> _Tail:
@@ -141,9 +138,8 @@ def _signs(partition: Partition) -> Signs | None:
 
 def _joined(pieces: list[Piece]) -> Piece:
     rows = pa.concat_tables([piece.rows for piece in pieces]).combine_chunks()
-    joined = Piece(
-        pieces[0].table, rows, tuple(text for piece in pieces for text in piece.warnings)
-    )
+    notes = tuple(text for piece in pieces for text in piece.notes)
+    joined = Piece(pieces[0].table, rows, notes)
     joined.keys = np.concatenate([piece.keys for piece in pieces])
     joined.compared = set.intersection(*(piece.compared for piece in pieces))
     joined.in_lake = np.concatenate([piece.in_lake for piece in pieces])

@@ -13,16 +13,18 @@ from typing import TYPE_CHECKING, Final
 
 from penstock.lake.glance import NOTHING, Glance, glance, glance_at_positions
 from penstock.lake.schemas import TABLES, signal_of
-from penstock.model.errors import Damaged
+from penstock.model.errors import Damaged, DataMoved, OffsetUnavailable
 from penstock.model.positions import SourcePartition
 from penstock.pipeline.adoption import DirectoryAdoption, adopted
-from penstock.pipeline.cut import beyond, ends, in_rest, rest_of
-from penstock.pipeline.segments import DirectorySegments, State
+from penstock.pipeline.cut import ends, from_offset, in_rest, rest_of
+from penstock.pipeline.segments import DirectorySegments
+from penstock.query.findings import Findings, Lack
 from penstock.query.opening import open_segment
 from penstock.query.pieces import Piece
 from penstock.query.segments import WarmSegment
 from penstock.query.tails import TAILS
 from penstock.storage import DataDirectory
+from penstock.store.outside import read_delivered
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
     from penstock.model.positions import Positions
     from penstock.otel.signals import Signal
     from penstock.pipeline.segments import Segment
-    from penstock.segment import SegmentReader
+    from penstock.query.opening import Opened
     from penstock.storage import Partition
 
 
@@ -48,6 +50,9 @@ class Tier(enum.StrEnum):
 
 
 ALL: Final = frozenset(Tier)
+LOOKS: Final = 4
+"""What is not there is looked for so often before it counts as missing: data move."""
+PAUSE_S: Final = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,16 +88,32 @@ class TableTiers:
         return sum(piece.rows.num_rows for piece in self.fresh.get(tier, ()))
 
 
-def look(
-    data_dir: Path, lake: LakeSettings, asked: Asked, warn: Callable[[str], None]
-) -> TableTiers:
+def look(data_dir: Path, lake: LakeSettings, asked: Asked, said: Findings) -> TableTiers:
     """The tiers of a table; those that are not asked for are empty.
 
-    What cannot be read is left out, with a warning that names it.
+    Data that move while they are looked at are looked for again; DataMoved where they always do.
+    What cannot be read, by the last of several looks, is left out and is missing in `said`.
     """
-    looking = _Look(data_dir, lake, asked, warn)
+    for number in range(1, LOOKS + 1):
+        seen = Findings()
+        try:
+            found = _look(data_dir, lake, asked, seen)
+        except OffsetUnavailable as error:
+            if number == LOOKS:
+                raise DataMoved(f"it was moved each time: {error}") from error
+        else:
+            if number == LOOKS or not seen.missing:
+                said.add(seen)
+                return found
+        time.sleep(PAUSE_S * 2**number)
+    raise AssertionError("the last look returns or raises")
+
+
+def _look(data_dir: Path, lake: LakeSettings, asked: Asked, said: Findings) -> TableTiers:
+    """Once. OffsetUnavailable: a segment was deleted that the lake does not have."""
+    looking = _Look(data_dir, lake, asked, said)
     found = TableTiers(NOTHING, {})
-    hot: list[Piece] = []
+    hot: list[tuple[SourcePartition, Piece]] = []
     started = time.perf_counter()
     if Tier.HOT in asked.tiers:
         hot = looking.hot()
@@ -100,51 +121,49 @@ def look(
     segments = looking.segments()
     started = time.perf_counter()
     # Positions are needed for the others, even if the rows of the lake are not asked for.
-    at_once = looking.cold()
+    at_once = glance_at_lake(data_dir, lake, asked.table, said)
     found.seconds[Tier.COLD] = time.perf_counter() - started
     found.cold = at_once if Tier.COLD in asked.tiers else replace(at_once, files=())
     started = time.perf_counter()
     if Tier.WARM in asked.tiers:
-        rests = [(rest_of(each, at_once.positions), reader) for each, reader in segments]
-        warm = [(rest, reader) for rest, reader in rests if rest is not None]
-        found.segments = [segment for segment, _ in warm]
-        found.fresh[Tier.WARM] = [looking.warm(*each) for each in warm]
+        rests = [(rest_of(each.segment, at_once.positions), each) for each in segments]
+        warm = [replace(each, segment=rest) for rest, each in rests if rest is not None]
+        found.segments = [each.segment for each in warm]
+        found.fresh[Tier.WARM] = [looking.warm(each) for each in warm]
         found.seconds[Tier.WARM] = time.perf_counter() - started
     if Tier.HOT in asked.tiers:
-        known = ends(at_once.positions, (each for each, _ in segments))
-        found.fresh[Tier.HOT] = [each.with_rows(beyond(each.rows, known)) for each in hot]
+        known = ends(at_once.positions, (each.segment for each in segments))
+        # Neither the rows of messages that another tier has, nor what the log lacks of those.
+        found.fresh[Tier.HOT] = [_beyond(piece, known.get(place, 0)) for place, piece in hot]
+    said.missing += [
+        lack for pieces in found.fresh.values() for piece in pieces for lack in piece.lacks
+    ]
     return found
 
 
 class _Look:
     """One look at what a data directory has of a table."""
 
-    def __init__(
-        self, data_dir: Path, lake: LakeSettings, asked: Asked, warn: Callable[[str], None]
-    ) -> None:
+    def __init__(self, data_dir: Path, lake: LakeSettings, asked: Asked, said: Findings) -> None:
         self._lake = lake
         self._asked = asked
         self._signal: Signal = signal_of(asked.table)
         self._directory = DataDirectory(data_dir)
         topics = frozenset({self._signal.value})
         self._source = DirectorySegments(data_dir, topics=topics, namespaces=asked.namespaces)
-        self._warn = warn
+        self._said = said
 
-    def hot(self) -> list[Piece]:
+    def hot(self) -> list[tuple[SourcePartition, Piece]]:
         # What was sealed a moment ago is still sealed, so there is no need to decode it.
         known = _quietly(lambda: glance_at_positions(self._lake, self._asked.table))
         sealed = ends(known or {}, self._source.since({}))
         identity = self._directory.identity()
-        return [
-            piece
-            for partition in self._partitions()
-            for piece in TAILS.pieces(
-                partition,
-                self._signal,
-                sealed.get(SourcePartition(identity, str(partition.topic), partition.number), 0),
-                self._warn,
-            )
-        ]
+        found = []
+        for partition in self._partitions():
+            place = SourcePartition(identity, str(partition.topic), partition.number)
+            pieces = TAILS.pieces(partition, self._signal, sealed.get(place, 0), self._said)
+            found += [(place, piece) for piece in pieces]
+        return found
 
     def _partitions(self) -> Iterator[Partition]:
         chosen = self._asked.namespaces
@@ -153,33 +172,52 @@ class _Look:
             if topic.name == self._signal.value and (chosen is None or topic.namespace in chosen):
                 yield partition
 
-    def segments(self) -> list[tuple[Segment, SegmentReader | None]]:
+    def segments(self) -> list[Opened]:
         """With their readers: what is open can be read though it is deleted."""
-        return [
-            (segment, open_segment(self._source, segment, self._warn))
-            for segment in self._source.since({})
-        ]
+        return [open_segment(self._source, segment) for segment in self._source.since({})]
 
-    def cold(self) -> Glance:
-        """Its positions as the directory's pipeline finds them."""
-        try:
-            found = glance(self._lake, self._asked.table)
-        except Damaged as error:
-            self._warn(str(error))
-            return NOTHING
-        own = DirectoryAdoption(self._directory.root, self._lake)
-        return replace(found, positions=adopted(found.positions, found.claims, own))
-
-    def warm(self, segment: Segment, reader: SegmentReader | None) -> Piece:
-        if segment.state is not State.SEALED:
-            self._warn(segment.problem or f"{segment.path} is {segment.state}")
-        table = self._asked.table
-        if reader is None:
-            return Piece(table, TABLES[table].empty_table())
-        piece = WarmSegment(table, self._signal, segment, reader).piece(self._asked)
-        for warning in piece.warnings:
-            self._warn(warning)
+    def warm(self, opened: Opened) -> Piece:
+        """Of a segment that the lake does not have, or the rest of one that it has in part."""
+        if isinstance(opened.problem, OffsetUnavailable):
+            raise opened.problem
+        table, segment = self._asked.table, opened.segment
+        if opened.reader is None:
+            lack = Lack(segment.problem or str(opened.problem))
+            return Piece(table, TABLES[table].empty_table(), lacks=(lack,))
+        piece = WarmSegment(table, self._signal, segment, opened.reader).piece(self._asked)
+        self._said.notes += piece.notes
         return piece.with_rows(in_rest(segment, piece.rows))
+
+
+def glance_at_lake(data_dir: Path, lake: LakeSettings, table: str, said: Findings) -> Glance:
+    """What the lake has, with positions as the directory's pipeline finds them.
+
+    Nothing where it was never there, and missing where it cannot be read.
+    """
+    try:
+        found = glance(lake, table)
+        if not found.is_there:
+            _check_never_given(data_dir, lake, table)
+    except Damaged as error:
+        said.lack(str(error))
+        return NOTHING
+    own = DirectoryAdoption(data_dir, lake)
+    return replace(found, positions=adopted(found.positions, found.claims, own))
+
+
+def _check_never_given(data_dir: Path, lake: LakeSettings, table: str) -> None:
+    """Damaged where a lake has had segments of the table's topics: they were deleted here."""
+    delivered = read_delivered(data_dir)
+    topic = signal_of(table).value
+    through = () if delivered is None else delivered.through
+    given = sorted(name for name in through if name.split("/")[-2] == topic)
+    if given:
+        text = f"the lake at {lake.warehouse} has no table {table}"
+        raise Damaged(f"{text}, though a lake was given segments of {', '.join(given)}")
+
+
+def _beyond(piece: Piece, offset: int) -> Piece:
+    return piece.with_rows(from_offset(piece.rows, offset), offset)
 
 
 def _quietly(positions: Callable[[], Positions]) -> Positions | None:

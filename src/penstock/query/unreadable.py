@@ -32,7 +32,7 @@ def unreadable(error: Exception, paths: Collection[str]) -> dict[str, str]:
     text = str(error)
     named = [path for path in paths if path in text]
     if not named and (type(error) is duckdb.Error or isinstance(error, _VAGUE)):
-        named = list(paths)
+        named = [path for path in paths if not Path(path).exists()] or list(paths)
     problems = {path: _problem(path) for path in named}
     return {path: problem for path, problem in problems.items() if problem is not None}
 

@@ -9,25 +9,23 @@ import pyarrow.compute as pc
 
 from penstock.lake.rows import row_batches, rows_of
 from penstock.model.errors import PenstockError
-from penstock.query.opening import open_segment
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
+    from collections.abc import Collection, Iterator
 
     from penstock.lake.rows import Origin
     from penstock.model.bundle import Bundle
     from penstock.otel.signals import Signal
     from penstock.pipeline.segments import Segment
+    from penstock.query.findings import Findings
     from penstock.segment import SegmentReader
-
-__all__ = ["open_segment", "warm_rows"]
 
 
 def warm_rows(
     segment: Segment,
     reader: SegmentReader,
     signal: Signal,
-    warn: Callable[[str], None],
+    said: Findings,
     *,
     without: Collection[int] = (),
     trace_ids: Collection[str] | None = None,
@@ -37,11 +35,11 @@ def warm_rows(
     Slots that are named in `without` are not read. With `trace_ids` rows of other traces may be
     left out.
     """
-    bundles = list(_bundles(segment, reader, warn, _Choice(reader, signal, without, trace_ids)))
+    bundles = list(_bundles(segment, reader, said, _Choice(reader, signal, without, trace_ids)))
     try:
         return list(row_batches(bundles, signal))
     except PenstockError:  # of one of them; which one is seen when each is alone
-        return [batch for each in bundles for batch in _rows(segment, each, signal, warn)]
+        return [batch for each in bundles for batch in _rows(segment, each, signal, said)]
 
 
 class _Choice:
@@ -81,7 +79,7 @@ def _id_bytes(text: str) -> bytes:
 
 
 def _bundles(
-    segment: Segment, reader: SegmentReader, warn: Callable[[str], None], choice: _Choice
+    segment: Segment, reader: SegmentReader, said: Findings, choice: _Choice
 ) -> Iterator[tuple[Bundle, Origin]]:
     for index in range(len(reader)):
         try:
@@ -89,17 +87,18 @@ def _bundles(
                 continue
             stored = reader.bundle(index, choice.slots)
         except PenstockError as error:
-            warn(f"{segment.path}: bundle {index}: {error}")
+            said.lack(f"{segment.path}: bundle {index}: {error}")
             continue
         yield stored.bundle, segment.origin(stored.first_offset)
 
 
 def _rows(
-    segment: Segment, bundle: tuple[Bundle, Origin], signal: Signal, warn: Callable[[str], None]
+    segment: Segment, bundle: tuple[Bundle, Origin], signal: Signal, said: Findings
 ) -> list[pa.RecordBatch]:
     try:
         batches: list[pa.RecordBatch] = rows_of(bundle[0], signal, bundle[1]).to_batches()
     except PenstockError as error:
-        warn(f"{segment.path}: {error}")
+        # It is what was stored, and no rows can be made of it: the pipeline sets it aside.
+        said.note(f"{segment.path}: {error}")
         return []
     return batches

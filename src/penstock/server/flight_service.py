@@ -3,8 +3,10 @@
 Tokens, namespaces and TLS are those of every port. Bundles and answers pass through to the worker
 that has the partition.
 
-    ticket := {"table": spans | logs | metrics, "tiers": [hot, warm]?}    rows
-            | {"subscribe": …}                                            see `query.remote`
+    ticket := {"table": spans | logs | metrics, "tiers": [hot, warm]?, "partial": bool?}    rows
+            | {"subscribe": …}                                                see `query.remote`
+
+Rows are whole or the stream ends in an error that names what cannot be read, unless `partial`.
 """
 
 from __future__ import annotations
@@ -112,10 +114,13 @@ class FlightService(pf.FlightServerBase):  # type: ignore[misc]  # pyarrow has n
         table, tiers = text(asked, "table"), asked.get("tiers", ["hot"])
         if table not in TABLES or not isinstance(tiers, list) or any(t not in TIERS for t in tiers):
             raise pf.FlightServerError(f"table is one of {TABLES}, tiers a list of {TIERS}")
+        partial = asked.get("partial", False)
+        if not isinstance(partial, bool):
+            raise pf.FlightServerError("partial is true or false")
         if not self._looks.acquire(blocking=False):
             raise pf.FlightUnavailableError("others are being answered; try again")
         try:
-            stream = FreshStream(self._config, table, tiers, seen)
+            stream = FreshStream(self._config, table, tiers, seen, partial=partial)
         finally:
             self._looks.release()
         return pf.GeneratorStream(stream.schema, told_batches(stream.batches()))
@@ -163,22 +168,31 @@ class FreshStream:
     """The rows of a table, looked at when it is made; read once."""
 
     def __init__(
-        self, config: Config, table: str, tiers: list[str], seen: frozenset[str] | None
+        self,
+        config: Config,
+        table: str,
+        tiers: list[str],
+        seen: frozenset[str] | None,
+        *,
+        partial: bool,
     ) -> None:
         from penstock.lake.schemas import TABLES as SCHEMAS
-        from penstock.server.fresh import Fresh
+        from penstock.server.fresh import fresh_rows
 
-        self._fresh = Fresh(config.data_dir.absolute(), lake_settings(config), table, seen)
-        self._tiers = tiers
+        self._tiers, self._partial = tiers, partial
         self._file = tempfile.TemporaryFile()  # it has no name that could be left behind
         self._spool = Path(f"/proc/self/fd/{self._file.fileno()}")
-        self._fresh.spool(self._spool)
-        self._fresh.look()
-        said = {"penstock.warnings": json.dumps(self._fresh.warnings)}
+        where = config.data_dir.absolute(), lake_settings(config)
+        self._fresh = fresh_rows(*where, table, self._spool, seen)
+        self._fresh.said.check(partial=partial)
+        said = {"penstock.warnings": json.dumps(self._fresh.said.warnings)}
         self.schema = SCHEMAS[table].with_metadata(said)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Those of segments first."""
+        """Those of segments first; AnswerIncomplete where one turns out to be unreadable."""
         with self._file:
-            yield from self._fresh.warm() if "warm" in self._tiers else ()
+            for batch in self._fresh.warm() if "warm" in self._tiers else ():
+                self._fresh.said.check(partial=self._partial)
+                yield batch
+            self._fresh.said.check(partial=self._partial)
             yield from self._fresh.hot(self._spool) if "hot" in self._tiers else ()

@@ -8,25 +8,28 @@ it twice.
 
 from __future__ import annotations
 
+import contextlib
+import time
 from collections import deque
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import pyarrow as pa
 
-from penstock.lake.glance import glance, glance_at_positions
+from penstock.lake.glance import glance_at_positions
 from penstock.lake.rows import row_batches
 from penstock.lake.schemas import TABLES, signal_of
-from penstock.model.errors import PenstockError
+from penstock.model.errors import Damaged, DataMoved, OffsetUnavailable, PenstockError
 from penstock.model.positions import SourcePartition
-from penstock.pipeline.adoption import DirectoryAdoption, adopted
 from penstock.pipeline.cut import beyond, ends, in_rest, rest_of
 from penstock.pipeline.segments import DirectorySegments
+from penstock.query.findings import Findings
 from penstock.query.hot import hot_batches
-from penstock.query.warm import open_segment
+from penstock.query.opening import open_segment
+from penstock.query.tiers import LOOKS, PAUSE_S, glance_at_lake
 from penstock.storage import DataDirectory
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
     from penstock.lake.glance import ColdFile
@@ -36,11 +39,40 @@ if TYPE_CHECKING:
     from penstock.model.positions import Positions
     from penstock.pipeline.cut import Ends
     from penstock.pipeline.segments import Segment
+    from penstock.query.findings import Lack
+    from penstock.query.opening import Opened
     from penstock.segment import SegmentReader
 
 
 _PART_BYTES: Final = 8 * 1024 * 1024
 Part: TypeAlias = "list[tuple[Bundle, Origin]]"
+
+
+def fresh_rows(
+    data_dir: Path,
+    lake: LakeSettings,
+    table: str,
+    spool: Path,
+    namespaces: frozenset[str] | None = None,
+) -> Fresh:
+    """What is fresh now; the rows of the log wait in the file `spool`.
+
+    Data that move meanwhile are looked for again; DataMoved where they always do. What cannot be
+    read is missing in `said`, which may grow while segments are read.
+    """
+    for number in range(1, LOOKS + 1):
+        fresh = Fresh(data_dir, lake, table, namespaces)
+        fresh.spool(spool)
+        try:
+            fresh.look()
+        except OffsetUnavailable as error:
+            if number == LOOKS:
+                raise DataMoved(f"it was moved each time: {error}") from error
+        else:
+            if number == LOOKS or not fresh.said.missing:
+                return fresh
+        time.sleep(PAUSE_S * 2**number)
+    raise AssertionError("the last look returns or raises")
 
 
 class Fresh:
@@ -60,15 +92,20 @@ class Fresh:
         self._namespaces = namespaces
         topics = frozenset({self._signal.value})
         self._source = DirectorySegments(data_dir, topics=topics, namespaces=namespaces)
-        self._segments: deque[tuple[Segment, SegmentReader | None]] = deque()
+        self._data_dir = data_dir
+        self._segments: deque[Opened] = deque()
+        self._lacks: list[tuple[SourcePartition, Lack]] = []
         self._positions: Positions = {}
         self._ends: Ends = {}
         self.cold_files: tuple[ColdFile, ...] = ()
-        self.warnings: list[str] = []
+        self.said = Findings()
 
     def spool(self, path: Path) -> None:
         """Puts the rows of the log into a file."""
-        sealed = ends(glance_at_positions(self._lake, self._table), self._source.since({}))
+        known: Positions = {}
+        with contextlib.suppress(Damaged):  # the look at the lake says so
+            known = glance_at_positions(self._lake, self._table)
+        sealed = ends(known, self._source.since({}))
         identity = self._directory.identity()
         schema = TABLES[self._table]
         with pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, schema) as writer:
@@ -77,31 +114,46 @@ class Fresh:
                 chosen = self._namespaces is None or topic.namespace in self._namespaces
                 if topic.name == self._signal.value and chosen:
                     place = SourcePartition(identity, str(topic), partition.number)
-                    warn = self.warnings.append
-                    for batch in hot_batches(partition, self._signal, sealed.get(place, 0), warn):
+                    said, start = Findings(), sealed.get(place, 0)
+                    for batch in hot_batches(partition, self._signal, start, said):
                         writer.write_batch(batch)
+                    self.said.notes += said.notes
+                    self._lacks += [(place, lack) for lack in said.missing]
 
     def look(self) -> None:
-        """At segments and the lake, after the log."""
-        self._segments = deque(
-            (each, open_segment(self._source, each, self.warnings.append))
-            for each in self._source.since({})
-        )
-        found = glance(self._lake, self._table)
-        own = DirectoryAdoption(self._directory.root, self._lake)
-        self._positions = adopted(found.positions, found.claims, own)
-        self.cold_files = found.files
-        self._ends = ends(self._positions, (each for each, _ in self._segments))
+        """At segments and the lake, after the log.
+
+        OffsetUnavailable: a segment was deleted that the lake does not have, so look again.
+        """
+        opened = [open_segment(self._source, each) for each in self._source.since({})]
+        found = glance_at_lake(self._data_dir, self._lake, self._table, self.said)
+        self._positions, self.cold_files = found.positions, found.files
+        self._ends = ends(self._positions, (each.segment for each in opened))
+        self._segments = deque(each for each in opened if self._is_warm(each))
+        for place, lack in self._lacks:
+            if lack.end_offset is None or lack.end_offset > self._ends.get(place, 0):
+                self.said.missing.append(lack)
 
     def warm(self) -> Iterator[pa.RecordBatch]:
         """The rows of segments that the lake has not; each is let go behind."""
         while self._segments:
-            segment, reader = self._segments.popleft()
-            rest = rest_of(segment, self._positions)
-            if reader is not None and rest is not None:
-                for part in _parts(rest, reader, self.warnings.append):
-                    for rows in self._rows(rest, part):
-                        yield in_rest(rest, rows)
+            opened = self._segments.popleft()
+            rest = rest_of(opened.segment, self._positions)
+            assert opened.reader is not None
+            assert rest is not None
+            for part in _parts(rest, opened.reader, self.said):
+                for rows in self._rows(rest, part):
+                    yield in_rest(rest, rows)
+
+    def _is_warm(self, opened: Opened) -> bool:
+        """Whether it can be read, and the lake does not have all of it."""
+        if rest_of(opened.segment, self._positions) is None:
+            return False
+        if isinstance(opened.problem, OffsetUnavailable):
+            raise opened.problem
+        if opened.reader is None:
+            self.said.lack(opened.segment.problem or str(opened.problem))
+        return opened.reader is not None
 
     def hot(self, spool: Path) -> Iterator[pa.RecordBatch]:
         """The rows of the log that are in no segment, nor in the lake."""
@@ -115,11 +167,11 @@ class Fresh:
         except PenstockError as error:
             if len(part) > 1:  # of one of them; which one is seen when each is alone
                 return [batch for each in part for batch in self._rows(segment, [each])]
-            self.warnings.append(f"{segment.path}: {error}")
+            self.said.note(f"{segment.path}: {error}")
             return []
 
 
-def _parts(segment: Segment, reader: SegmentReader, warn: Callable[[str], None]) -> Iterator[Part]:
+def _parts(segment: Segment, reader: SegmentReader, said: Findings) -> Iterator[Part]:
     """The bundles of a segment, a few at a time."""
     part: Part = []
     size = 0
@@ -127,7 +179,7 @@ def _parts(segment: Segment, reader: SegmentReader, warn: Callable[[str], None])
         try:
             stored = reader.bundle(index)
         except PenstockError as error:
-            warn(f"{segment.path}: bundle {index}: {error}")
+            said.lack(f"{segment.path}: bundle {index}: {error}")
             continue
         part.append((stored.bundle, segment.origin(stored.first_offset)))
         size += sum(batch.nbytes for batch in stored.bundle.slots.values())

@@ -17,7 +17,14 @@ _COUNT: Final = {"type": "integer"}
 _WARNINGS: Final = {
     "type": "array",
     "items": _TEXT,
-    "description": "What could not be read and is missing from the answer.",
+    "description": "What is missing from a partial answer, and what else is worth knowing.",
+}
+_PARTIAL: Final = {"type": "boolean", "description": "Whether something is missing."}
+_MAY_LACK: Final = {
+    "name": "partial",
+    "in": "query",
+    "schema": {"type": "boolean", "default": False},
+    "description": "Answer without what cannot be read, and name it; else that is an error.",
 }
 
 
@@ -66,26 +73,37 @@ def _paths() -> list[tuple[str, Any]]:
         ),
         ("/api/v1/query", {"post": _query()}),
         ("/api/v1/traces/{trace_id}", {"get": _trace()}),
-        ("/api/v1/hot-snapshot", {"post": _operation("Writes the hot snapshot", _SNAPSHOT, 501)}),
+        ("/api/v1/hot-snapshot", {"post": _snapshot()}),
         (PATH, {"get": _operation("What you read", {"type": "object"})}),
     ]
 
 
 def _query() -> dict[str, Any]:
-    found = _operation("Asks one question over hot, warm and cold", _ROWS, 400, 413, 422, 429, 501)
+    found = _operation(
+        "Asks one question over hot, warm and cold", _ROWS, 400, 413, 422, 429, 500, 501
+    )
     found["responses"]["200"]["content"][_ARROW] = {
         "schema": {"type": "string", "format": "binary"}
     }
     tiers = {"type": "array", "items": {"enum": ["hot", "warm", "cold"]}}
-    wanted = _object(sql=_TEXT, tiers=tiers) | {"required": ["sql"], "additionalProperties": False}
+    partial = _MAY_LACK["schema"]
+    wanted = _object(sql=_TEXT, tiers=tiers, partial=partial)
+    wanted |= {"required": ["sql"], "additionalProperties": False}
     found["requestBody"] = {"required": True, "content": {JSON: {"schema": wanted}}}
     return found
 
 
 def _trace() -> dict[str, Any]:
-    found = _operation("The spans of one trace", _TRACE, 400, 404, 422, 429, 501)
+    found = _operation("The spans of one trace", _TRACE, 400, 404, 422, 429, 500, 501)
     pattern = {"type": "string", "pattern": "^[0-9a-fA-F]{32}$"}
-    found["parameters"] = [{"name": "trace_id", "in": "path", "required": True, "schema": pattern}]
+    of_path = {"name": "trace_id", "in": "path", "required": True, "schema": pattern}
+    found["parameters"] = [of_path, _MAY_LACK]
+    return found
+
+
+def _snapshot() -> dict[str, Any]:
+    found = _operation("Writes the hot snapshot", _SNAPSHOT, 400, 500, 501, 503)
+    found["parameters"] = [_MAY_LACK]
     return found
 
 
@@ -112,6 +130,7 @@ _REFUSALS: Final = {
     413: "The body is too long",
     422: "More rows, bytes, memory or time than a query may take",
     429: "Too many queries wait; Retry-After says when to come again",
+    500: "Not all that belongs to the answer can be read; the message names it",
     501: "The server was installed without what this needs",
     503: "Not at present; Retry-After says when to come again",
 }
@@ -135,6 +154,7 @@ _ROWS: Final = _object(
     row_count=_COUNT,
     elapsed_ms={"type": "number"},
     warnings=_WARNINGS,
+    partial=_PARTIAL,
 )
 _TRACE: Final = _object(
     trace_id=_TEXT,
@@ -142,6 +162,7 @@ _TRACE: Final = _object(
     span_count=_COUNT,
     elapsed_ms={"type": "number"},
     warnings=_WARNINGS,
+    partial=_PARTIAL,
 )
 _SNAPSHOT: Final = _object(
     snapshot_path=_TEXT,
@@ -149,4 +170,5 @@ _SNAPSHOT: Final = _object(
     file_size_bytes=_COUNT,
     recent_cold_paths={"type": "array", "items": _TEXT},
     warnings=_WARNINGS,
+    partial=_PARTIAL,
 )

@@ -20,6 +20,7 @@ _KEPT_SHARE: Final = 0.5
 """Of the memory that it may have; one that holds more afterwards is not kept."""
 _FAILURES: Final = {
     "broken": Cause.FAILED,
+    "incomplete": Cause.FAILED,
     "invalid": Cause.INVALID,
     "limit": Cause.OVER_LIMIT,
     "missing": Cause.NOT_INSTALLED,

@@ -50,7 +50,8 @@ class QueryApi:
         trace_id = request.parameters["trace_id"].lower()
         if not _TRACE_ID.fullmatch(trace_id):
             raise Refusal(Cause.INVALID, "a trace id is 32 hexadecimal digits")
-        question = {"kind": "trace", "trace_id": trace_id, "tiers": TIERS}
+        partial = partial_of(request.query.get("partial", "false"))
+        question = {"kind": "trace", "trace_id": trace_id, "tiers": TIERS, "partial": partial}
         answer = await self._ask(request, question)
         if not answer.document["found"]:
             raise Refusal(Cause.NOT_FOUND, f"there is no span of the trace {trace_id}")
@@ -79,15 +80,24 @@ def _question(body: bytes) -> dict[str, Any]:
         raise Refusal(Cause.INVALID, "the body is no JSON") from None
     if not isinstance(asked, dict) or not isinstance(asked.get("sql"), str):
         raise Refusal(Cause.INVALID, 'the body is a JSON object with a text: {"sql": "SELECT 1"}')
-    unknown = sorted(asked.keys() - {"sql", "tiers"})
+    unknown = sorted(asked.keys() - {"sql", "tiers", "partial"})
     if unknown:
-        raise Refusal(Cause.INVALID, f"{unknown[0][:80]!r} is neither sql nor tiers")
+        raise Refusal(Cause.INVALID, f"{unknown[0][:80]!r} is neither sql, tiers nor partial")
+    if not isinstance(asked.get("partial", False), bool):
+        raise Refusal(Cause.INVALID, "partial is true or false")
     tiers = asked.get("tiers", TIERS)
     if not isinstance(tiers, list | tuple) or not tiers or any(t not in TIERS for t in tiers):
         raise Refusal(Cause.INVALID, f"tiers is a list of {', '.join(TIERS)}")
     if not _is_text(asked["sql"]):
         raise Refusal(Cause.INVALID, "the SQL is no text")
-    return {"sql": asked["sql"], "tiers": list(tiers)}
+    return {"sql": asked["sql"], "tiers": list(tiers), "partial": asked.get("partial", False)}
+
+
+def partial_of(text: str) -> bool:
+    """`?partial=true` in an address."""
+    if text not in {"true", "false"}:
+        raise Refusal(Cause.INVALID, "partial is true or false")
+    return text == "true"
 
 
 def _is_text(sql: str) -> bool:

@@ -17,7 +17,13 @@ import sys
 import time
 from typing import IO, TYPE_CHECKING, Any, Final
 
-from penstock.model.errors import InvalidArgument, PenstockError, QueryTooLarge, QueryTooSlow
+from penstock.model.errors import (
+    AnswerIncomplete,
+    InvalidArgument,
+    PenstockError,
+    QueryTooLarge,
+    QueryTooSlow,
+)
 from penstock.server import config as configuration
 from penstock.server.lakes import lake_settings
 from penstock.server.logs import set_up_logging
@@ -59,6 +65,9 @@ class Answerer:
             return {"failed": "limit", "message": str(error)}, b""
         except InvalidArgument as error:
             return {"failed": "invalid", "message": str(error)}, b""
+        except AnswerIncomplete as error:
+            text = f'{error}; "partial": true answers without it'
+            return {"failed": "incomplete", "message": text}, b""
         except (PenstockError, OSError) as error:
             return {"failed": "unavailable", "message": str(error)}, b""
         except Exception:  # noqa: BLE001 - the next question is to be answered all the same
@@ -80,6 +89,7 @@ class Answerer:
             "row_count": answer.rows.num_rows,
             "elapsed_ms": elapsed_ms,
             "warnings": answer.warnings,
+            "partial": answer.partial,
         }
         return {}, self._bounded(document)
 
@@ -96,13 +106,15 @@ class Answerer:
             "span_count": answer.rows.num_rows,
             "elapsed_ms": elapsed_ms,
             "warnings": answer.warnings,
+            "partial": answer.partial,
         }
         return {"found": answer.rows.num_rows}, self._bounded(document)
 
-    def _snapshot(self, _: dict[str, Any]) -> _Answered:
+    def _snapshot(self, question: dict[str, Any]) -> _Answered:
         from penstock.server.snapshot import take_snapshot
 
-        taken = take_snapshot(self._config.data_dir.absolute(), lake_settings(self._config))
+        where = self._config.data_dir.absolute(), lake_settings(self._config)
+        taken = take_snapshot(*where, partial=question["partial"])
         return {}, json.dumps(taken).encode()
 
     def _ask(self, sql: str, question: dict[str, Any]) -> tuple[Answer, float]:
@@ -125,6 +137,7 @@ class Answerer:
             tiers={Tier(name) for name in question["tiers"]},
             limits=limits,
             namespaces=None if seen is None else frozenset(seen),
+            partial=question["partial"],
         )
         return answer, round((time.perf_counter() - started) * 1000, 3)
 
@@ -142,6 +155,7 @@ def _arrow(answer: Answer, elapsed_ms: float) -> bytes:
     import pyarrow as pa
 
     said = {"penstock.warnings": json.dumps(answer.warnings)}
+    said["penstock.partial"] = json.dumps(answer.partial)
     said["penstock.elapsed_ms"] = str(elapsed_ms)
     rows = answer.rows.replace_schema_metadata(said)
     sink = pa.BufferOutputStream()

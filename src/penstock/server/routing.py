@@ -8,6 +8,7 @@ import logging
 import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import parse_qsl
 
 from penstock.server.auth import namespace_of
 from penstock.server.bodies import Body, ClientGone
@@ -43,6 +44,8 @@ class Request:
     """The parts of the path that its route names."""
     namespaces: frozenset[str] | None = None
     """Those whose rows it may see; None: all."""
+    query: dict[str, str] = field(default_factory=dict)
+    """What stands behind the path; of a name that is there twice, the last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +126,8 @@ class Router:
         method = "GET" if scope["method"] == "HEAD" else scope["method"]
         for route, parameters in found:
             if route.method == method:
-                return await route.answer(Request(headers, body, parameters, namespaces))
+                query = dict(parse_qsl(scope.get("query_string", b"").decode("latin-1")))
+                return await route.answer(Request(headers, body, parameters, namespaces, query))
         wanted = ", ".join(route.method for route, _ in found)
         raise Refusal(Cause.WRONG_METHOD, f"{scope['path']} takes {wanted}")
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from penstock.lake.schemas import TABLES
-from penstock.server.fresh import Fresh
+from penstock.server.fresh import fresh_rows
 from penstock.storage.files import LocalFiles
 
 if TYPE_CHECKING:
@@ -34,19 +34,19 @@ MOST_RECENT: Final = 100
 _GROUP_ROWS: Final = 32 * 1024
 
 
-def take_snapshot(data_dir: Path, lake: LakeSettings) -> dict[str, Any]:
+def take_snapshot(data_dir: Path, lake: LakeSettings, *, partial: bool = False) -> dict[str, Any]:
     """Writes the file and says what is in it. One at a time: the caller sees to that.
 
+    AnswerIncomplete where something cannot be read, unless `partial`; the old file stays then.
     The file is replaced by a rename when all of it is on disk; readers of the old one keep it.
     """
     folder, files = data_dir / FOLDER, LocalFiles()
     files.make_folder(folder)
-    fresh = Fresh(data_dir, lake, TABLE)
     spool, scratch = folder / f"{FILE}.log.tmp", folder / f"{FILE}.tmp"
     try:
-        fresh.spool(spool)
-        fresh.look()
+        fresh = fresh_rows(data_dir, lake, TABLE, spool)
         rows = _write(scratch, itertools.chain(fresh.warm(), fresh.hot(spool)))
+        fresh.said.check(partial=partial)
         _sync(files, scratch)
         files.rename(scratch, folder / FILE)
         files.sync_folder(folder)  # so that the rename survives
@@ -58,7 +58,8 @@ def take_snapshot(data_dir: Path, lake: LakeSettings) -> dict[str, Any]:
         "row_count": rows,
         "file_size_bytes": (folder / FILE).stat().st_size,
         "recent_cold_paths": recent_paths(fresh.cold_files),
-        "warnings": list(dict.fromkeys(fresh.warnings)),
+        "warnings": fresh.said.warnings,
+        "partial": bool(fresh.said.missing),
     }
 
 

@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Final
 
 from penstock.model.clock import SystemClock
+from penstock.server.query_api import partial_of
 from penstock.server.refusals import Cause, Refusal
 from penstock.server.routing import Response, Route
 
@@ -24,8 +25,10 @@ class SnapshotApi:
     def __init__(self, queries: Queries) -> None:
         self._queries = queries
         self._clock = SystemClock()
-        self._taking: asyncio.Task[bytes] | None = None
-        self._taken: tuple[float, bytes] | None = None
+        self._taking: dict[bool, asyncio.Task[bytes]] = {}
+        self._taken: dict[bool, tuple[float, bytes]] = {}
+        """Partial ones apart: they are for those alone who ask for them."""
+        self._turn = asyncio.Lock()
 
     def routes(self) -> list[Route]:
         """What it answers."""
@@ -35,17 +38,21 @@ class SnapshotApi:
         if request.namespaces is not None:
             text = "a snapshot has the rows of every namespace, and these are not all"
             raise Refusal(Cause.FORBIDDEN, text)
-        if self._taken is not None and self._clock.monotonic() - self._taken[0] < FRESH_S:
-            return Response(200, self._taken[1])
-        if self._taking is None:
-            self._taking = asyncio.create_task(self._take())
+        partial = partial_of(request.query.get("partial", "false"))
+        taken = self._taken.get(partial)
+        if taken is not None and self._clock.monotonic() - taken[0] < FRESH_S:
+            return Response(200, taken[1])
+        if partial not in self._taking:
+            self._taking[partial] = asyncio.create_task(self._take(partial))
         # Shielded: one client that goes away does not take it from the others.
-        return Response(200, await asyncio.shield(self._taking))
+        return Response(200, await asyncio.shield(self._taking[partial]))
 
-    async def _take(self) -> bytes:
+    async def _take(self, partial: bool) -> bytes:
         try:
-            answer = await self._queries.ask({"kind": "snapshot"}, _LONGEST_S)
-            self._taken = self._clock.monotonic(), answer.body
+            async with self._turn:  # both kinds write the same file
+                question = {"kind": "snapshot", "partial": partial}
+                answer = await self._queries.ask(question, _LONGEST_S)
+            self._taken[partial] = self._clock.monotonic(), answer.body
             return answer.body
         finally:
-            self._taking = None
+            del self._taking[partial]
