@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from penstock.cli.common import data_dir_option, json_option
+from penstock.cli.comparing import Comparing
 from penstock.cli.feeds import archive_feed, directory_feeds, installed, queue_feed
 from penstock.cli.queue import manifest_option, prefix_option
 from penstock.cli.serve import config_option, read_config
@@ -230,7 +231,8 @@ def flushing(
     settings = lake_settings(config), flush_settings(config)
     query = start_flush(session, data_dir, *settings, feed=feed, once=once, ending=ending)
     try:
-        yield Flushing(query, reports, config.data_dir)
+        with Comparing(settings[0]):
+            yield Flushing(query, reports, config.data_dir)
     finally:
         stop_flush(query)
 

@@ -3,36 +3,57 @@
 The pipeline compares what it writes with what it wrote lately, and compaction compares a whole day.
 Between them a span can be there twice, if it was sent again after a long time. Files never change,
 so each is compared once, and only its rows of a time that an earlier file has too: those are few,
-as a file usually has the newest spans.
+as a file usually has the newest spans. What was compared is recorded beside the table (`compared`),
+so that a process compares only what came since.
 """
 
 from __future__ import annotations
 
 import threading
+import time
+from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
 
+from penstock.lake.glance import glance
 from penstock.lake.layout import key_of
 from penstock.pipeline.flush.identity import SPAN_IDENTITY, has_name, identities
 from penstock.pipeline.flush.window import Window
+from penstock.query.compared import TABLE, Record, names_of
+from penstock.query.database import connection_to
 from penstock.query.files import listed
 from penstock.query.filters import TRACE_FILTERS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from duckdb import DuckDBPyConnection
     from numpy.typing import NDArray
 
-    from penstock.lake.glance import ColdFile
+    from penstock.lake.glance import ColdFile, Glance
+    from penstock.lake.settings import LakeSettings
 
 ROW: Final = "file_row_number"
 PROBED_TRACES: Final = 500
 """Filters are asked for no more than these: reading the ids is quicker then."""
 _FOREVER: Final = (-(2**62), 2**62)
+_WRITTEN_S: Final = 5.0
+"""What a long comparison has found is recorded so often."""
+_MEMORY_BYTES: Final = 512 * 1024**2
+
+
+def record_doubles(lake: LakeSettings, is_over: Callable[[], bool] = lambda: False) -> None:
+    """Compares what came to the lake since somebody last did, so that no question has to.
+
+    Stops when it `is_over`, and has recorded what it found until then.
+    """
+    table = glance(lake, TABLE)
+    if len(table.files) > 1:
+        with connection_to(lake, _MEMORY_BYTES) as connection:
+            DOUBLES.record(connection, lake, table, is_over)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,42 +71,122 @@ class Doubles:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._known: dict[ColdFile, _Compared] = {}
-        self._last: tuple[tuple[ColdFile, ...], dict[str, frozenset[int]]] = ((), {})
+        self._last: tuple[object, dict[str, frozenset[int]]] = ((), {})
 
     def rows(
-        self, connection: DuckDBPyConnection, files: Sequence[ColdFile]
+        self,
+        connection: DuckDBPyConnection,
+        lake: LakeSettings,
+        table: Glance,
+        files: Sequence[ColdFile],
     ) -> dict[str, frozenset[int]]:
-        """By file: the rows that do not count, because another of the files has them too."""
-        asked = tuple(files)
+        """By file: the rows that do not count, because another file of the table has them too.
+
+        `files` are those of the table that are read.
+        """
+        asked = (table.identity, table.files, tuple(files))
         with self._lock:
             last, found = self._last
         if last == asked:
             return found
-        pairs = _pairs(files)
-        found = {}
-        for newer, older in pairs:
-            rows = self._of(connection, newer, older)
-            if rows:
-                found[newer.path] = rows
+        found = self._found(connection, lake, table, files) if len(files) > 1 else {}
         with self._lock:
             self._last = (asked, found)
         return found
 
+    def record(
+        self,
+        connection: DuckDBPyConnection,
+        lake: LakeSettings,
+        table: Glance,
+        is_over: Callable[[], bool],
+    ) -> None:
+        """Compares the files of a table that no record has, and records them."""
+        record, names = Record.read(lake, table), names_of(lake, table.files)
+        is_new = np.array([name not in record.files for name in names])
+        if is_new.any():
+            present = dict(zip(table.files, names, strict=True))
+            self._extend(connection, lake, table, record, present, is_new, is_over)
+
+    def _found(
+        self,
+        connection: DuckDBPyConnection,
+        lake: LakeSettings,
+        table: Glance,
+        files: Sequence[ColdFile],
+    ) -> dict[str, frozenset[int]]:
+        record = Record.read(lake, table)
+        present = dict(zip(table.files, names_of(lake, table.files), strict=True))
+        names = [present[file] for file in files]
+        is_new = np.array([name not in record.files for name in names])
+        if is_new.any() and len(files) == len(table.files):
+            self._extend(connection, lake, table, record, present, is_new)
+            is_new[:] = False
+        here = set(present.values())
+        rows = {
+            file.path: set(record.doubles(name, here))
+            for file, name in zip(files, names, strict=True)
+            if name in record.rows
+        }
+        for newer, older in _pairs(files, is_new).items():
+            found = self._of(connection, newer, older)
+            rows.setdefault(newer.path, set()).update(*found.values())
+        return {path: frozenset(numbers) for path, numbers in rows.items() if numbers}
+
+    def _extend(
+        self,
+        connection: DuckDBPyConnection,
+        lake: LakeSettings,
+        table: Glance,
+        record: Record,
+        present: Mapping[ColdFile, str],
+        is_new: NDArray[np.bool_],
+        is_over: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """Compares the new files of the whole table, the earlier ones first, and records them."""
+        files = table.files
+        pairs = _pairs(files, is_new)
+        new = {file for file, each in zip(files, is_new.tolist(), strict=True) if each}
+        written_s = time.monotonic()
+        for newer in sorted(pairs.keys() - new, key=_rank):
+            if is_over():
+                return
+            self._note(record, present, newer, self._of(connection, newer, pairs[newer]))
+        for file in sorted(new, key=_rank):
+            if is_over():
+                break
+            self._note(record, present, file, self._of(connection, file, pairs.get(file, [])))
+            # Invariant of a record: all earlier ones that are in it were compared with this one.
+            record.files.add(present[file])
+            if time.monotonic() > written_s + _WRITTEN_S:
+                record.write(lake, table, present.values())
+                written_s = time.monotonic()
+        record.write(lake, table, present.values())
+
+    def _note(
+        self,
+        record: Record,
+        present: Mapping[ColdFile, str],
+        newer: ColdFile,
+        found: Mapping[ColdFile, tuple[int, ...]],
+    ) -> None:
+        if found:
+            held = record.rows.setdefault(present[newer], {})
+            held |= {present[other]: list(rows) for other, rows in found.items()}
+
     def _of(
         self, connection: DuckDBPyConnection, newer: ColdFile, older: list[ColdFile]
-    ) -> frozenset[int]:
+    ) -> dict[ColdFile, tuple[int, ...]]:
+        """The rows of a file that these have, by them."""
         with self._lock:
             known = self._known.get(newer, _NOTHING)
-        here = frozenset(older)
-        if not known.rows.keys() <= here:
-            known = _NOTHING  # what stays may have been decided anew when a file was replaced
         new = [file for file in older if file not in known.others]
         if new:
             found = dict(_compared(connection, newer, new))
-            known = _Compared(known.others | here, known.rows | found)
+            known = _Compared(known.others | frozenset(new), known.rows | found)
             with self._lock:
                 self._known[newer] = known
-        return frozenset(row for rows in known.rows.values() for row in rows)
+        return {file: known.rows[file] for file in older if file in known.rows}
 
 
 DOUBLES: Final = Doubles()
@@ -93,23 +194,33 @@ DOUBLES: Final = Doubles()
 _NOTHING: Final = _Compared(frozenset(), {})
 
 
-def _pairs(files: Sequence[ColdFile]) -> list[tuple[ColdFile, list[ColdFile]]]:
-    """Each file with the earlier ones that may have some of its spans.
+def _pairs(files: Sequence[ColdFile], is_new: NDArray[np.bool_]) -> dict[ColdFile, list[ColdFile]]:
+    """Each file with the earlier ones that may have some of its spans, one of both being new.
 
     Files of one commit were compared with each other, and so were those of a compaction with all
     that it found; what a compaction wrote is as old as what it replaced.
     """
-    if len(files) < 2:
-        return []
+    if not is_new.any():
+        return {}
     times = np.array([file.times_us or _FOREVER for file in files])
-    ranks = np.array([file.sequence if _is_of_batch(file) else -1 for file in files])
-    found = []
-    for number in np.flatnonzero(ranks >= 0).tolist():
+    ranks = np.array([_rank(file) for file in files])
+    found: dict[ColdFile, list[ColdFile]] = defaultdict(list)
+    for number in np.flatnonzero(is_new).tolist():
         first, last = times[number]
-        older = (ranks < ranks[number]) & (times[:, 0] <= last) & (first <= times[:, 1])
-        if older.any():
-            found.append((files[number], [files[each] for each in np.flatnonzero(older).tolist()]))
-    return found
+        overlapping = (times[:, 0] <= last) & (first <= times[:, 1])
+        for older in _at(files, overlapping & (ranks < ranks[number])):
+            found[files[number]].append(older)
+        for newer in _at(files, overlapping & (ranks > ranks[number]) & ~is_new):
+            found[newer].append(files[number])
+    return dict(found)
+
+
+def _at(files: Sequence[ColdFile], chosen: NDArray[np.bool_]) -> Iterator[ColdFile]:
+    return (files[number] for number in np.flatnonzero(chosen).tolist())
+
+
+def _rank(file: ColdFile) -> int:
+    return file.sequence if _is_of_batch(file) else -1
 
 
 def _is_of_batch(file: ColdFile) -> bool:

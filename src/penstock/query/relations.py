@@ -86,7 +86,8 @@ class Relations:
         asked = Asked(table, scope.tiers, scope.namespaces, slim, limits.trace_ids)
         found = look(scope.data_dir, scope.lake, asked, self.said)
         self.tables[table] = found
-        files = self._readable(pruned(found.cold.files, limits))
+        lake = replace(found.cold, files=self._without_left_out(found.cold.files))
+        files = self._readable(pruned(lake.files, limits))
         found.cold = replace(found.cold, files=tuple(files))
         pieces = [piece for tier in (Tier.WARM, Tier.HOT) for piece in found.fresh.get(tier, ())]
         fresh = chosen(without_repeats(self._connection, pieces, files), limits)
@@ -95,7 +96,9 @@ class Relations:
         shape = f"columns of {table}"  # no name that a statement could have
         self._connection.register(shape, schema.empty_table())
         sources = [_selected(schema, f'"{shape}"')]
-        doubles = DOUBLES.rows(self._connection, files) if table == "spans" else {}
+        doubles = {}
+        if table == "spans":
+            doubles = DOUBLES.rows(self._connection, scope.lake, lake, files)
         for source in self._cold(table, files, doubles):
             # Files from before an attribute was promoted do not have its column.
             whole = f'(FROM "{shape}" UNION ALL BY NAME FROM {source})' if promoted else source
@@ -119,9 +122,12 @@ class Relations:
         self._connection.execute(f"CREATE TEMP VIEW {name} AS {query}")
 
     def _readable(self, files: Sequence[ColdFile]) -> list[ColdFile]:
-        left = [file for file in files if file.path not in self._scope.left_out]
+        left = self._without_left_out(files)
         self.files |= {file.path: file for file in left}
-        return left
+        return list(left)
+
+    def _without_left_out(self, files: Sequence[ColdFile]) -> tuple[ColdFile, ...]:
+        return tuple(file for file in files if file.path not in self._scope.left_out)
 
     def _cold(
         self,

@@ -68,7 +68,7 @@ def share(
     files = found.cold.files
     warm, hot = (found.fresh.get(tier, []) for tier in (Tier.WARM, Tier.HOT))
     with connection_to(lake, _MEMORY_BYTES) as connection:
-        doubles = DOUBLES.rows(connection, files) if table == "spans" else {}
+        doubles = DOUBLES.rows(connection, lake, found.cold, files) if table == "spans" else {}
         if table == "spans" and files:
             compare(connection, [piece for piece in (*warm, *hot) if piece.rows.num_rows], files)
     unwanted = {path: np.array(sorted(rows), np.int64) for path, rows in doubles.items()}
