@@ -21,8 +21,10 @@ import harness
 from harness import Row, Run, in_child
 from lake_data import REQUEST_SPANS, Requests
 from penstock.lake.glance import glance
+from penstock.lake.settings import LakeSettings
+from penstock.query.doubles import record_doubles
 from penstock.query.engine import ask
-from query_data import DAY_US, Tiers, copies, fill_lake, shop_rows, three_tiers
+from query_data import DAY_US, Tiers, copies, fill_lake, many_files, shop_rows, three_tiers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -36,6 +38,7 @@ COUNT = "SELECT service_name, count(*) FROM {} GROUP BY ALL"
 ERRORS = f"SELECT {MINUTE} AS m, avg(CAST({FAILED} AS INT)) FROM {{}} GROUP BY ALL"  # noqa: S608 - our own
 DAYS = (1, 30, 365)
 SMALL_SPANS = 2000
+MANY = (10, 1000, 10_000)
 
 
 def aggregates(run: Run) -> Iterator[Row]:
@@ -170,7 +173,40 @@ def _timed(work: Callable[[], object]) -> float:
     return time.perf_counter() - started
 
 
-CASES = [aggregates, one_trace]
+def many_small_files(run: Run) -> Iterator[Row]:
+    """How much later a question begins in a new process the more files there are.
+
+    It wants one row, so that what is measured is finding the files, not reading them. They were
+    compared before, as the pipeline does beside writing them.
+    """
+    begun: dict[int, float] = {}
+    for count in MANY[:2] if run.quick else MANY:
+        with run.folder() as folder:
+            many_files(folder, count)
+            spent = _timed(partial(record_doubles, LakeSettings.of(folder)))
+            yield Row(f"comparing {count:,} files once", spent, "s", better="lower")
+            found = run.medians(
+                {
+                    "begins": partial(_command_s, folder, "SELECT name FROM spans LIMIT 1"),
+                    "counted": partial(_command_s, folder, "SELECT count(*) FROM spans"),
+                }
+            )
+        begun[count] = found["begins"]
+        yield Row(f"count of {count:,} files", found["counted"], "s", better="lower")
+        later = begun[count] - begun[MANY[0]]
+        name = f"a question over {count:,} files begins later than over {MANY[0]}"
+        yield Row(name, later, "s", target=1.0, better="lower")
+
+
+def _command_s(folder: Path, sql: str) -> float:
+    penstock = Path(sys.executable).with_name("penstock")
+    command = [str(penstock), "query", "--data-dir", str(folder), sql]
+    started = time.perf_counter()
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    return time.perf_counter() - started
+
+
+CASES = [aggregates, one_trace, many_small_files]
 
 if __name__ == "__main__":
     harness.main("query", CASES)

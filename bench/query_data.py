@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -32,6 +33,10 @@ FILLING = Source("/default/filling", 0)
 FILE_SPANS = 500_000
 SEGMENT_BYTES = 16 * 1024 * 1024
 DAY_US = 86_400_000_000
+MANY_SPANS = 20
+"""In each of many small files."""
+MANY_AT_ONCE = 50
+"""Of many files, in one commit."""
 TIMES = ("start_time_unix_nano", "end_time_unix_nano")
 
 
@@ -105,6 +110,26 @@ def fill_lake(folder: Path, parts: Iterable[pa.Table]) -> str:
             traces.append(rows["trace_id"][rows.num_rows // 2].as_py())
         commit(table, files, start=start, end=end, epoch=epoch)
     return traces[len(traces) // 2]
+
+
+def many_files(folder: Path, count: int) -> None:
+    """A lake of so many small files, some in a commit; each overlaps its neighbours in time."""
+    DataDirectory(folder).create()
+    rows = shop_rows(REQUEST_SPANS).slice(0, MANY_SPANS)
+    times = rows["time"].cast(pa.int64())
+    step_us = max(1, (pc.max(times).as_py() - pc.min(times).as_py()) * 2 // 3)
+    parts = copies(rows, count, step_us)
+    with Lake.open(LakeSettings.of(folder)) as lake:
+        table = lake.table("spans")
+        epoch, target = claim(table), Target.of(table)
+        for first in range(0, count, MANY_AT_ONCE):
+            start = read_positions(table)
+            end = {**start, FILLING: Position(first + 1, first + 1)}
+            key = batch_key(start, end, epoch)
+            files = []
+            for part, rows in enumerate(itertools.islice(parts, MANY_AT_ONCE)):
+                files += write_rows(rows, target, key, part)
+            commit(table, files, start=start, end=end, epoch=epoch)
 
 
 def _with(rows: pa.Table, name: str, column: pa.ChunkedArray) -> pa.Table:

@@ -96,7 +96,7 @@ def test_many_short_stretches_are_put_together(data: Data) -> None:
     with hot(data) as store:
         for number in range(1, 40):
             store.append_durable(spans(number))
-            pieces = tails.pieces(partition, Signal.TRACES, 0, pytest.fail)
+            pieces = tails.pieces(partition, Signal.TRACES, 0, Findings())
             assert len(pieces) <= 17
             assert sum(piece.rows.num_rows for piece in pieces) == number
             assert all(len(piece.keys) == piece.rows.num_rows for piece in pieces)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from penstock.query.declared import declared
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
@@ -16,7 +18,9 @@ def listed(files: Sequence[ColdFile], *, rows: bool = False) -> str:
     With `rows`, the number of each row in its file is a column.
     """
     paths = ", ".join("'" + file.path.replace("'", "''") + "'" for file in files)
-    options = "union_by_name = true, hive_partitioning = false"
+    ordered = sorted(files, key=lambda file: file.sequence)
+    columns = declared([file.path for file in ordered]) or "union_by_name = true"
+    options = f"{columns}, hive_partitioning = false"
     return f"read_parquet([{paths}], {options}{', file_row_number = true' if rows else ''})"
 
 
