@@ -337,6 +337,13 @@ CONNECTIONS = [
         CLOSED,
     ),
     Case(
+        "one that is answered before its body, then what is no request",
+        lambda t: post(traces(t), line="GET /v1/traces HTTP/1.1") + b"\0\0\r\n\r\n",
+        (405, 400),
+        0,
+        CLOSED,
+    ),
+    Case(
         "a good one behind one that is malformed",
         lambda t: post(b"bad") + post(traces(t)),
         (400, 200),

@@ -104,8 +104,10 @@ def _fetch(command: Sequence[str], what: str, folder: Path | None = None) -> Non
     except subprocess.TimeoutExpired:
         _skip(f"{what}: not within {PATIENCE_S} s")
     if ended.returncode != 0:
-        said = (ended.stderr.strip() or ended.stdout.strip()).splitlines()
-        _skip(f"{what}: {said[-1] if said else 'no word of why'}"[:300])
+        said = (ended.stdout + ended.stderr).strip().splitlines() or ["no word of why"]
+        # Tools name the error first and then where more is to be read.
+        errors = [line for line in said if "error" in line.lower()] or said[-1:]
+        _skip(f"{what}: {' '.join(errors[:3])}"[:300])
 
 
 def _compile(command: Sequence[str], folder: Path | None = None) -> None:

@@ -229,6 +229,15 @@ def test_length_over_the_bound_is_refused_before_the_body(tmp_path: Path, length
     assert (answer.status, answer.headers["connection"]) == (413, "close")
 
 
+@pytest.mark.parametrize("length", [len(BODY) - 1, len(BODY) + 1, 0])
+def test_body_of_another_length_than_announced_is_not_acknowledged(http: Http, length: int) -> None:
+    """Whoever lost or invented bytes on the way is ours: the client sends it again."""
+    answer = http.post(BODY, content_length=str(length))
+    assert answer.status == 503
+    assert "retry-after" in answer.headers
+    assert http.ingest.taken == []
+
+
 def test_body_over_the_bound_is_not_read_on(tmp_path: Path) -> None:
     """A body in chunks does not say how long it is."""
     http = Http(tmp_path, request=100)

@@ -159,6 +159,7 @@ class HttpProtocol(HttpToolsProtocol):
         # many bytes as were announced, or the last chunk.
         if not self.parser.should_upgrade():
             super().on_message_complete()
+            self.cycle.more_body = False  # where the answer has left before it, too
 
     def _count(self, size: int, status: int) -> None:
         self._head_bytes += size
