@@ -80,7 +80,7 @@ def test_worker_that_does_not_answer_is_a_problem(tmp_path: Path) -> None:
 
 def test_slowest_subscriber_is_the_lag(tmp_path: Path) -> None:
     """In bundles; without subscribers there is none."""
-    with serving(tmp_path / "data") as server:
+    with serving(tmp_path / "data", config={"lake": {"enabled": False}}) as server:
         server.post(Signal.TRACES, traces("x"))
         assert status(tmp_path / "data")["lag"] is None
         location = f"grpc://127.0.0.1:{server.ready['flight']}"
