@@ -20,7 +20,7 @@ from lake_data import Sealed, seal
 from lake_freshness import freshness
 from lake_growth import growth
 from lake_processes import WorkerMemory, cpu_s
-from lake_repeats import repeats
+from lake_repeats import full_window, repeats
 from lake_routes import (
     flush,
     plain_bytes,
@@ -117,7 +117,7 @@ def _cpu_of(work: Callable[[], None]) -> float:
     return cpu_s() - started
 
 
-CASES = [sealed_to_committed, freshness, compaction, growth, repeats]
+CASES = [sealed_to_committed, freshness, compaction, growth, repeats, full_window]
 
 if __name__ == "__main__":
     with spark_ended():

@@ -6,6 +6,7 @@ Both take a batch of spans from its segments to Parquet, without those that were
 from __future__ import annotations
 
 import functools
+import statistics
 import time
 from typing import TYPE_CHECKING
 
@@ -19,9 +20,9 @@ from lake_routes import few_rounds, lake_at, pieces, spark, spark_rows, write_wi
 from penstock.lake.tables import Lake
 from penstock.lake.target import Target
 from penstock.pipeline.flush.identity import SPAN_IDENTITY, identities
+from penstock.pipeline.flush.repeat_window import RepeatWindow
 from penstock.pipeline.flush.rewrite import unwanted_rows
 from penstock.pipeline.flush.task import Work, write_group
-from penstock.pipeline.flush.window import Window
 from penstock.pipeline.segments import DirectorySegments
 from penstock.pipeline.tasks import run_in_tasks
 
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
 BATCH_SPANS = 100_000
 KNOWN_SPANS = 1_000_000
+MOST_SPANS = 72_000_000
 SEGMENT_BYTES = 20 * 1024 * 1024
 
 
@@ -75,8 +77,9 @@ class _Ways:
         written = run_in_tasks(spark(), functools.partial(write_group, work), range(len(groups)))
         parts = [piece for each in written for piece in each.pieces]
         assert not list(unwanted_rows(parts, window))
-        for part in parts:
-            window.add(part.keys, time.time())
+        run = window.write([part.lasting for part in parts], {}, time.time())
+        assert run is not None
+        window.keep(run)
         return time.perf_counter() - started
 
     def shuffle_s(self) -> float:
@@ -95,16 +98,49 @@ class _Ways:
             started = time.perf_counter()
             keys = identities("spans", rows)
             assert not window.knows(keys).any()
-            window.add(keys, time.time())
+            run = window.write([keys], {}, time.time())
+            assert run is not None
+            window.keep(run)
             seconds += time.perf_counter() - started
         return seconds
 
-    def _window(self) -> Window:
-        random = np.random.default_rng(1)
-        window = Window(600.0, 5_000_000)
-        for _ in range(KNOWN_SPANS // BATCH_SPANS):
-            window.add(random.integers(0, 2**63, (BATCH_SPANS, 2)).astype(np.uint64), time.time())
-        return window
+    def _window(self) -> RepeatWindow:
+        folder = self._folder / f"window-{next(self._numbers)}"
+        return window_of(folder, KNOWN_SPANS)
+
+
+def window_of(folder: Path, keys: int) -> RepeatWindow:
+    """A new one that knows so many spans, of batches of 100 000."""
+    random = np.random.default_rng(1)
+    window = RepeatWindow(folder, {}, seconds=600.0, most=10**9)
+    for _ in range(keys // BATCH_SPANS):
+        made = random.integers(0, 2**64, (BATCH_SPANS, 2), np.uint64)
+        run = window.write([made], {}, time.time())
+        assert run is not None
+        window.keep(run)
+    return window
+
+
+def full_window(run: Run) -> Iterator[Row]:
+    """What a span costs beside a window of ten minutes at 120,000 a second, or a tenth of it."""
+    keys = MOST_SPANS // 10 if run.quick else MOST_SPANS
+    with run.folder() as folder:
+        window, random = window_of(folder / "window", keys), np.random.default_rng(2)
+        seconds = []
+        for _ in range(5):
+            made = random.integers(0, 2**64, (BATCH_SPANS, 2), np.uint64)
+            started = time.perf_counter()
+            assert not window.knows(made).any()
+            added = window.write([made], {}, time.time())
+            assert added is not None
+            window.keep(added)
+            seconds.append(time.perf_counter() - started)
+        size = sum(path.stat().st_size for path in (folder / "window").iterdir())
+    name = f"repeat window of {keys / 1e6:g} M spans"
+    yield Row(
+        f"{name}: a span", statistics.median(seconds) / BATCH_SPANS * 1e6, "us", better="lower"
+    )
+    yield Row(f"{name}: disk a span", size / keys, "B", better="lower")
 
 
 def _known(path: Path) -> Path:

@@ -249,9 +249,9 @@ def _compared(
 def _has(
     connection: DuckDBPyConnection, file: ColdFile, newer: ColdFile, keys: NDArray[np.uint64]
 ) -> NDArray[np.bool_]:
-    window = Window.without_end()
+    window = Window()
     rows = _identified(connection, file, [newer])
-    window.add(identities("spans", rows), 0.0)
+    window.add(identities("spans", rows))
     return window.knows(keys)
 
 

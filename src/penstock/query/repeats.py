@@ -87,8 +87,8 @@ def compare(
         if not new:
             continue
         cold = _identified(connection, new, piece)
-        window = Window.without_end()
-        window.add(identities("spans", cold.filter(pa.array(has_name("spans", cold)))), 0.0)
+        window = Window()
+        window.add(identities("spans", cold.filter(pa.array(has_name("spans", cold)))))
         found = window.knows(piece.keys)
         with _lock:
             # Invariant: whoever finds a file in `compared` finds its rows in `in_lake`.

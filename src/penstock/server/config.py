@@ -223,9 +223,11 @@ class Pipeline:
     batch_size: int = _key(256 * MIB, SIZE, "the most that one batch takes")
     flush_interval: float = _key(1.0, DURATION, "how often it is looked whether a batch is due")
     repeat_window: float = _key(
-        600.0, DURATION, "a span sent again within this time is not written again"
+        600.0, DURATION, "what is sent again within this time is not written again"
     )
-    repeat_rows: int = _key(5_000_000, INTEGER, "the most spans remembered for that")
+    repeat_rows: int = _key(
+        80_000_000, INTEGER, "the most rows of a table remembered for that, 18 bytes of disk each"
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -254,6 +254,20 @@ def test_equal_logs_of_different_requests_are_one_within_a_batch(data: Data) -> 
     assert sorted(lake_rows(data, "logs")["body"].to_pylist()) == ["a", "a", "b"]
 
 
+@pytest.mark.parametrize("restarted", [False, True])
+def test_log_that_is_sent_again_in_a_later_batch_is_written_once(
+    data: Data, restarted: bool
+) -> None:
+    """Those of one request are kept, and one that says no time of its own may be another event."""
+    pipeline = Plain(data)
+    for request in (logs("a", "a"), logs("a", "b")):
+        data.seal([request, logs("no time", start_ns=0)], topic=LOGS)
+        pipeline = Plain(data) if restarted else pipeline
+        pipeline.run()
+    bodies = sorted(lake_rows(data, "logs")["body"].to_pylist())
+    assert bodies == ["a", "a", "b", "no time", "no time"]
+
+
 def test_same_span_of_two_namespaces_is_kept(sent: Sent) -> None:
     """Also by the window."""
     sent.seal([spans(1)])

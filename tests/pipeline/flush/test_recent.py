@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
 
+from penstock.lake.positions import read_positions
 from penstock.lake.schemas import SPANS
 from penstock.lake.settings import LakeSettings
 from penstock.lake.tables import Lake
 from penstock.pipeline.flush import recent
 from penstock.pipeline.flush.identity import identities
 from penstock.pipeline.flush.recent import remember_recent
-from penstock.pipeline.flush.window import Window
+from penstock.pipeline.flush.repeat_window import RepeatWindow
 from tests.lake.helpers import NEXT_DAY, Flush, compact, span, spans
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pyiceberg.table import Table
 
 
@@ -30,10 +31,17 @@ def table(tmp_path: Path) -> Iterator[Table]:
         yield lake.table("spans")
 
 
+def filled(table: Table, most: int) -> RepeatWindow:
+    """The window of a pipeline that starts without one."""
+    folder = Path(table.location()).parent / "repeats" / secrets.token_hex(4)
+    window = RepeatWindow(folder, read_positions(table), seconds=600.0, most=most)
+    remember_recent(table, window, most, 0.0)
+    return window
+
+
 def known(table: Table, most: int, *numbers: int) -> list[int]:
     """Which of these spans are known after a start."""
-    window = Window(600.0, most)
-    remember_recent(table, window, most, 0.0)
+    window = filled(table, most)
     asked = window.knows(identities("spans", spans(numbers)))
     return [number for number, is_known in zip(numbers, asked, strict=True) if is_known]
 
@@ -80,6 +88,4 @@ def test_spans_without_ids_are_passed_over(table: Table) -> None:
     flush = Flush(table)
     rows = [span(4, trace_id=None), span(5)]
     flush.flush(pa.Table.from_pylist(rows, schema=SPANS))
-    window = Window(600.0, 1000)
-    remember_recent(table, window, 1000, 0.0)
-    assert len(window) == 1
+    assert len(filled(table, 1000)) == 1

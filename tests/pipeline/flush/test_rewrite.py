@@ -38,7 +38,7 @@ def lake(tmp_path: Path) -> Iterator[Lake]:
 def piece(rows: pa.Table, target: Target, part: int = 0, table: str = "spans") -> Piece:
     """Rows that a task has written."""
     files = write_rows(rows, target, KEY, part)
-    return Piece(part, tuple(files), identities(table, rows))
+    return Piece.of(table, part, files, rows, identities(table, rows))
 
 
 def offsets(found: Piece) -> list[int]:
@@ -110,13 +110,14 @@ def test_rows_of_a_table_with_more_columns_are_known(lake: Lake) -> None:
 
 def numbered(part: int, *numbers: int) -> Piece:
     """A piece without files."""
-    return Piece(part, (), np.array([(n, n) for n in numbers], np.uint64).reshape(-1, 2))
+    keys = np.array([(n, n) for n in numbers], np.uint64).reshape(-1, 2)
+    return Piece(part, (), keys, keys)
 
 
 def found(pieces: list[Piece], *known: int) -> dict[int, list[int]]:
     """The unwanted rows of each piece that has any."""
-    window = Window.without_end()
-    window.add(numbered(0, *known).keys, 0.0)
+    window = Window()
+    window.add(numbered(0, *known).keys)
     return {each.part: keys[:, 0].tolist() for each, keys in unwanted_rows(pieces, window)}
 
 
@@ -140,6 +141,7 @@ def test_rows_of_one_group_are_let_alone() -> None:
 @pytest.mark.parametrize("table", TABLES)
 def test_nothing_is_unwanted_without_rows(table: str) -> None:
     """Groups whose segments were all damaged have no pieces, or empty ones."""
-    empty = Piece(0, (), identities(table, TABLES[table].empty_table()))
+    rows = TABLES[table].empty_table()
+    empty = Piece.of(table, 0, (), rows, identities(table, rows))
     assert found([empty, numbered(PIECES_OF_A_GROUP, 1)], 5) == {}
     assert found([]) == {}

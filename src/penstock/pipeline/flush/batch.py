@@ -28,6 +28,7 @@ from penstock.pipeline.descriptors import segments_of
 from penstock.pipeline.flush.ending import Ending
 from penstock.pipeline.flush.progress import BatchReport, ProgressFile, TableReport
 from penstock.pipeline.flush.recent import remember_recent
+from penstock.pipeline.flush.repeat_window import FOLDER, RepeatWindow, forget_other_tables
 from penstock.pipeline.flush.rewrite import Rewrite, rewritten, unwanted_rows
 from penstock.pipeline.flush.task import Work, write_group
 from penstock.pipeline.flush.window import Window
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
     from penstock.model.positions import Positions, SourcePartition
     from penstock.pipeline.feeds import Feed
     from penstock.pipeline.flush.settings import FlushSettings
-    from penstock.pipeline.flush.task import Piece, Written
+    from penstock.pipeline.flush.task import Written
     from penstock.pipeline.segments import Segment, Segments
 
 _LOG = logging.getLogger(__name__)
@@ -66,6 +67,21 @@ class _Plan:
     @property
     def is_new(self) -> bool:
         return self.start != self.end
+
+    @property
+    def oldest_s(self) -> float:
+        """When the first of its segments was sealed; now, where they do not say."""
+        return min(self._sealed_ns, default=time.time_ns()) / 1e9
+
+    @property
+    def newest_s(self) -> float:
+        """When the last of them was."""
+        return max(self._sealed_ns, default=time.time_ns()) / 1e9
+
+    @property
+    def _sealed_ns(self) -> list[int]:
+        every = (segment for group in self.work.groups for segment in group)
+        return [segment.sealed_at_ns for segment in every if segment.sealed_at_ns]
 
 
 @dataclass(frozen=True)
@@ -141,12 +157,14 @@ class Flush:
 
     def _take_out_repeats(self, spark: SparkSession, plan: _Plan, written: list[Written]) -> None:
         """What another task, or an earlier batch, has already."""
-        window = self._windows.get(plan.table, Window.without_end())
+        window = self._windows.get(plan.table)
+        if window is not None:
+            window.forget(plan.oldest_s)
         pieces = [piece for each in written for piece in each.pieces]
         target, key = plan.work.target, plan.work.key
         orders = [
             Rewrite(plan.table, target, key, piece, unwanted)
-            for piece, unwanted in unwanted_rows(pieces, window)
+            for piece, unwanted in unwanted_rows(pieces, Window() if window is None else window)
         ]
         pairs = zip(orders, run_in_tasks(spark, rewritten, orders), strict=True)
         new = {order.piece.part: piece for order, piece in pairs}
@@ -165,7 +183,11 @@ class Flush:
             self.feed.set_aside(fault.segment)
         pieces = [piece for each in written for piece in each.pieces]
         files = [file for piece in pieces for file in piece.files]
+        window = self._windows.get(plan.table)
         self.feed.check()
+        keys = [piece.lasting for piece in pieces]
+        # Before the commit: what is killed after it has remembered its rows.
+        run = window.write(keys, plan.end, plan.newest_s) if window is not None else None
         commit(
             self._tables[plan.table],
             files,
@@ -173,14 +195,9 @@ class Flush:
             end=plan.end,
             epoch=self.epochs[plan.table],
         )
-        self._remember(plan.table, pieces)
+        if window is not None and run is not None:
+            window.keep(run)
         return TableReport(plan.table, files, sum(each.repeated for each in written), faults)
-
-    def _remember(self, table: str, pieces: Iterable[Piece]) -> None:
-        window = self._windows.get(table)
-        if window is not None:
-            for piece in pieces:
-                window.add(piece.keys, time.time())
 
     # --- what is open --------------------------------------------------------------------------
 
@@ -194,12 +211,23 @@ class Flush:
         return self.feed.segments()
 
     @cached_property
-    def _windows(self) -> dict[str, Window]:
-        """Only spans have names by which they are known again."""
-        window = Window(self.settings.repeat_window_s, self.settings.repeat_rows)
-        if self.settings.repeat_window_s and self.settings.repeat_rows:
-            remember_recent(self._tables["spans"], window, self.settings.repeat_rows, time.time())
-        return {"spans": window}
+    def _windows(self) -> dict[str, RepeatWindow]:
+        """None where repeats across batches are let through."""
+        seconds, most = self.settings.repeat_window_s, self.settings.repeat_rows
+        if not seconds or not most:
+            return {}
+        root, now_s = self.data_dir / FOLDER, time.time()
+        names = {name: str(table.metadata.table_uuid) for name, table in self._tables.items()}
+        forget_other_tables(root, [*names.values()], now_s)
+        windows = {
+            name: RepeatWindow(
+                root / names[name], read_positions(table), seconds=seconds, most=most
+            )
+            for name, table in self._tables.items()
+        }
+        if windows["spans"].is_new:
+            remember_recent(self._tables["spans"], windows["spans"], most, now_s)
+        return windows
 
     @cached_property
     def _progress(self) -> ProgressFile:

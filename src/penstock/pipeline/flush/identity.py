@@ -26,6 +26,11 @@ if TYPE_CHECKING:
 
 SPAN_IDENTITY: Final = ("namespace", "trace_id", "span_id")
 _NO_IDS: Final = {"trace_id": "0" * 32, "span_id": "0" * 16}
+_OWN_TIMES: Final = {
+    "spans": ("start_time_unix_nano",),
+    "logs": ("time_unix_nano", "observed_time_unix_nano"),
+    "metrics": ("time_unix_nano",),
+}
 _DERIVED: Final = ("time", "observed_time", "date", "service_name")
 
 
@@ -47,6 +52,17 @@ def has_name(table: str, rows: pa.Table) -> NDArray[np.bool_]:
     found = np.ones(rows.num_rows, bool)
     for column, nothing in _NO_IDS.items():
         found &= pc.fill_null(pc.not_equal(rows[column], nothing), False).to_numpy()
+    return found
+
+
+def lasts(table: str, rows: pa.Table) -> NDArray[np.bool_]:
+    """The rows that are known again after their batch: those with a name or a time of their own.
+
+    Two that are equal in everything and say not even when they were made may well be two.
+    """
+    found = has_name(table, rows)
+    for column in _OWN_TIMES[table]:
+        found |= pc.fill_null(pc.not_equal(rows[column], 0), False).to_numpy()
     return found
 
 

@@ -1,4 +1,7 @@
-"""The spans that a table got last, read back from its files when a pipeline starts."""
+"""The spans that a table got last, read back from its files where no window was kept.
+
+As after an update, or on another machine than before.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,9 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyiceberg.manifest import DataFileContent
 
+from penstock.lake.positions import read_positions
 from penstock.pipeline.flush.identity import SPAN_IDENTITY, has_name, identities
 
 if TYPE_CHECKING:
@@ -16,13 +21,13 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
     from penstock.pipeline.flush.hashing import Hashes
-    from penstock.pipeline.flush.window import Window
+    from penstock.pipeline.flush.repeat_window import RepeatWindow
 
-READ_ROWS: Final = 1_000_000
+READ_ROWS: Final = 2_000_000
 """More would keep a starting pipeline waiting."""
 
 
-def remember_recent(table: Table, window: Window, most: int, now_s: float) -> None:
+def remember_recent(table: Table, window: RepeatWindow, most: int, now_s: float) -> None:
     """Fills the window with the newest rows of the table, as many as `most` and no more files."""
     left = min(most, READ_ROWS)
     found: list[Hashes] = []
@@ -31,8 +36,9 @@ def remember_recent(table: Table, window: Window, most: int, now_s: float) -> No
             break
         found.append(_keys(table, file))
         left -= file.record_count
-    for keys in reversed(found):  # what it has first it forgets first
-        window.add(keys, now_s)
+    run = window.write([*reversed(found)], read_positions(table), now_s)
+    if run is not None:  # its rows are in the table
+        window.keep(run)
 
 
 def _keys(table: Table, file: DataFile) -> Hashes:
@@ -49,4 +55,5 @@ def _newest_first(table: Table) -> Iterator[DataFile]:
     for manifest in sorted(manifests, key=lambda each: -each.sequence_number):
         entries = manifest.fetch_manifest_entry(table.io, discard_deleted=True)
         for entry in sorted(entries, key=lambda each: -(each.sequence_number or 0)):
-            yield entry.data_file
+            if entry.data_file.content == DataFileContent.DATA:
+                yield entry.data_file

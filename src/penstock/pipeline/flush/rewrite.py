@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import groupby
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -23,6 +22,9 @@ from penstock.pipeline.flush.window import Window
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+
+    import numpy as np
+    from numpy.typing import NDArray
 
     from penstock.lake.target import Target
     from penstock.pipeline.flush.hashing import Hashes
@@ -39,12 +41,20 @@ class Rewrite:
     unwanted: Hashes
 
 
-def unwanted_rows(pieces: Iterable[Piece], window: Window) -> Iterator[tuple[Piece, Hashes]]:
+class Known(Protocol):
+    """Rows that are in the table."""
+
+    def knows(self, keys: Hashes) -> NDArray[np.bool_]:
+        """Which of them."""
+        ...
+
+
+def unwanted_rows(pieces: Iterable[Piece], window: Known) -> Iterator[tuple[Piece, Hashes]]:
     """The pieces with rows that the window or an earlier group has.
 
     Within a group its task has looked; what it has left may be equal, and of one message.
     """
-    earlier = Window.without_end()
+    earlier = Window()
     for _, group in groupby(pieces, key=lambda piece: piece.group):
         own = list(group)
         for piece in own:
@@ -52,19 +62,19 @@ def unwanted_rows(pieces: Iterable[Piece], window: Window) -> Iterator[tuple[Pie
             if known.any():
                 yield piece, piece.keys[known]
         for piece in own:
-            earlier.add(piece.keys, 0.0)
+            earlier.add(piece.keys)
 
 
 def rewritten(order: Rewrite) -> Piece:
     """The piece without those rows, in new files; its old ones are left to be cleaned up."""
-    unwanted = Window.without_end()
-    unwanted.add(order.unwanted, 0.0)
+    unwanted = Window()
+    unwanted.add(order.unwanted)
     rows = pa.concat_tables([_read(order.target, file.path) for file in order.piece.files])
     keys = identities(order.table, rows)
     wanted = ~unwanted.knows(keys)
-    part = order.piece.part
-    files = write_rows(rows.filter(pa.array(wanted)), order.target, order.key, part)
-    return Piece(part, tuple(files), keys[np.flatnonzero(wanted)])
+    left, part = rows.filter(pa.array(wanted)), order.piece.part
+    files = write_rows(left, order.target, order.key, part)
+    return Piece.of(order.table, part, files, left, keys[wanted])
 
 
 def _read(target: Target, path: str) -> pa.Table:

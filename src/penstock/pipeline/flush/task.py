@@ -17,12 +17,12 @@ from penstock.lake.schemas import SHARING, signal_of, table_of
 from penstock.lake.writer import write_rows
 from penstock.model.errors import Damaged, InvalidBundle, OffsetUnavailable, PenstockError
 from penstock.pipeline.cut import in_rest
-from penstock.pipeline.flush.identity import has_name, identities, of_messages, repeated
+from penstock.pipeline.flush.identity import has_name, identities, lasts, of_messages, repeated
 from penstock.pipeline.flush.window import Window, in_order
 from penstock.pipeline.segments import State
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from numpy.typing import NDArray
 
@@ -67,6 +67,19 @@ class Piece:
     files: tuple[WrittenFile, ...]
     keys: Hashes
     """The identities of the rows, in any order."""
+    lasting: Hashes
+    """Those by which later batches are compared."""
+
+    @classmethod
+    def of(
+        cls, table: str, part: int, files: Iterable[WrittenFile], rows: pa.Table, keys: Hashes
+    ) -> Piece:
+        """Of these rows, and their identities."""
+        lasting = lasts(table, rows)
+        ordered = in_order(keys)
+        return cls(
+            part, tuple(files), ordered, ordered if lasting.all() else in_order(keys[lasting])
+        )
 
     @property
     def group(self) -> int:
@@ -104,8 +117,8 @@ class _Pieces:
         self._part = group * PIECES_OF_A_GROUP
         self._rows: list[pa.RecordBatch] = []
         self._bytes = 0
-        self._seen = Window.without_end()
-        self._seen_in_messages = Window.without_end()
+        self._seen = Window()
+        self._seen_in_messages = Window()
 
     def add(self, batch: pa.RecordBatch) -> None:
         self._rows.append(batch)
@@ -125,7 +138,7 @@ class _Pieces:
             rows, keys = rows.filter(pa.array(~again)), keys[~again]
         self._remember(rows, keys)
         files = write_rows(rows, self._work.target, self._work.key, self._part)
-        self.written.pieces.append(Piece(self._part, tuple(files), in_order(keys)))
+        self.written.pieces.append(Piece.of(self._work.table, self._part, files, rows, keys))
         self.written.rows += len(keys)
         self.written.repeated += int(np.count_nonzero(again))
         self._part += 1
@@ -138,10 +151,10 @@ class _Pieces:
         return seen
 
     def _remember(self, rows: pa.Table, keys: Hashes) -> None:
-        self._seen.add(keys, 0.0)
+        self._seen.add(keys)
         nameless = ~has_name(self._work.table, rows)
         if nameless.any():
-            self._seen_in_messages.add(of_messages(rows, keys)[nameless], 0.0)
+            self._seen_in_messages.add(of_messages(rows, keys)[nameless])
 
 
 def _rows(work: Work, segment: Segment, faults: list[Fault]) -> Iterator[pa.RecordBatch]:
