@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.lake.positions import Position, Positions, Source
+from penstock.model.positions import Position, Positions, SourcePartition
 from penstock.pipeline.flush import repeat_window, run_format
 from penstock.pipeline.flush.repeat_window import RepeatWindow, forget_other_tables
 from penstock.pipeline.flush.window import in_order
@@ -21,7 +21,7 @@ from tests.store.helpers import flip
 if TYPE_CHECKING:
     import pytest
 
-TRACES = Source("/default/traces", 0)
+TRACES = SourcePartition("here", "/default/traces", 0)
 
 
 def at(offset: int) -> Positions:

@@ -23,8 +23,9 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from penstock.lake.positions import check_forward, decode_positions, encode_positions
+from penstock.lake.positions import decode_positions, encode_positions
 from penstock.model.errors import FormatError, InvalidArgument
+from penstock.model.positions import check_forward
 from penstock.pipeline.flush.run_format import (
     Asked,
     Head,
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from penstock.lake.positions import Positions
+    from penstock.model.positions import Positions
     from penstock.pipeline.flush.hashing import Hashes
     from penstock.storage.files import Files
 
