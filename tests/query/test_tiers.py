@@ -14,7 +14,7 @@ import pytest
 from penstock.otel import Signal
 from penstock.query.tiers import Tier
 from penstock.storage import DataDirectory
-from penstock.store.outside import acknowledge, read_delivered
+from penstock.store.outside import LAKE, acknowledge, read_delivered
 from tests.otel.samples import full_request
 from tests.pipeline.flush.helpers import Plain, logs
 from tests.pipeline.helpers import LOGS, METRICS, TRACES, Data, spans, trace_id
@@ -111,6 +111,7 @@ def test_request_is_seen_by_a_query_that_begins_after_its_acknowledgement(data: 
 def test_nothing_is_missed_or_doubled_while_rows_move(data: Data) -> None:
     """A writer, a pipeline that commits, and a server that deletes what the lake has."""
     with hot(data) as store:
+        store.register(LAKE)
         pipeline = Plain(data)
         for number in range(24):
             store.append_durable(spans(number))
