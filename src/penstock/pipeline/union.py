@@ -10,8 +10,9 @@ import logging
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -22,6 +23,7 @@ from penstock.model.errors import Damaged, OffsetUnavailable
 from penstock.model.topics import Topic
 from penstock.pipeline.batches import grouped
 from penstock.pipeline.filters import Predicate
+from penstock.pipeline.moved import moved_rows
 from penstock.pipeline.ranges import file_ranges, row_group_ranges
 from penstock.pipeline.reading import without
 from penstock.pipeline.segments import Chosen
@@ -29,11 +31,11 @@ from penstock.pipeline.segments import Chosen
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
-    import numpy as np
     from numpy.typing import NDArray
     from pyspark.sql.datasource import Filter
 
     from penstock.lake.glance import ColdFile
+    from penstock.pipeline.flush.hashing import Hashes
     from penstock.pipeline.options import SourceOptions
     from penstock.pipeline.reading import TableReading
     from penstock.pipeline.segments import Segment
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
     RowNumbers = NDArray[np.int64]
 
 _LOG = logging.getLogger(__name__)
+NO_HASHES: Final = np.zeros((0, 2), np.uint64)
 
 
 class Shares(Protocol):
@@ -66,6 +69,16 @@ class Shares(Protocol):
         """By file or segment: the rows of it that do not count."""
         ...
 
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """By segment: how many of its rows count."""
+        ...
+
+    @property
+    def repeats(self) -> Mapping[str, Hashes]:
+        """By segment: what the rows are, within their messages, that do not count."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class ColdFileShare:
@@ -77,10 +90,14 @@ class ColdFileShare:
 
 @dataclass(frozen=True, slots=True)
 class WarmShare:
-    """Some segments."""
+    """Some segments. By their paths: what does not count, by numbers and by what it is."""
 
     segments: Sequence[Segment]
     unwanted: Mapping[str, RowNumbers]
+    counts: Mapping[str, int]
+    repeats: Mapping[str, Hashes]
+    since: int
+    """The newest commit when it was planned: what the lake has got since is in later ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,9 +142,8 @@ class UnionReader(DataSourceReader):
             for each in found.warm
             if chosen.has(Topic.parse(each.topic)) and self._segment_may_hold(each)
         ]
-        for group in grouped(segments, self._options.partition_bytes):
-            paths = {each.path for each in group} & found.unwanted.keys()
-            parts.append(WarmShare(group, {path: found.unwanted[path] for path in paths}))
+        groups = grouped(segments, self._options.partition_bytes)
+        parts += [_warm_share(group, found) for group in groups]
         parts += [HotShare(_stream(rows)) for rows in found.hot]
         return [InputPartition(part) for part in parts]
 
@@ -136,11 +152,34 @@ class UnionReader(DataSourceReader):
         match partition.value:
             case ColdFileShare() as file:
                 return self._chosen(_file_rows(file, self._reading, self._columns()))
-            case WarmShare(segments, unwanted):
-                return self._reading.read(segments, unwanted)
+            case WarmShare() as share:
+                return self._warm(share)
             case HotShare(stream):
                 return self._chosen(pa.ipc.open_stream(stream))
         return iter(())
+
+    def _warm(self, share: WarmShare) -> Iterator[pa.RecordBatch]:
+        """Each segment where it lies, or where it has gone to since the query was planned."""
+        for segment in share.segments:
+            try:
+                self._reading.segments.open(segment)
+                # A segment that is opened stays readable, so that this is raised before any row.
+                yield from self._reading.read([segment], share.unwanted)
+            except OffsetUnavailable:
+                yield from self._chosen(self._moved(segment, share).to_batches())
+            except Damaged as error:
+                self._reading.lose(error)
+
+    def _moved(self, segment: Segment, share: WarmShare) -> pa.Table:
+        root, path = Path(self._options.path), segment.path
+        return moved_rows(
+            LakeSettings.of(root),
+            self._options.table,
+            segment,
+            since=share.since,
+            unwanted=share.repeats.get(path, NO_HASHES),
+            count=share.counts.get(path, 0),
+        )
 
     def _looked(self) -> Shares:
         options, root = self._options, Path(self._options.path)
@@ -169,6 +208,17 @@ class UnionReader(DataSourceReader):
         also = ["namespace"] if self._options.namespaces is not None else []
         also += ["_topic"] if self._options.topics is not None else []
         return [*dict.fromkeys([*self._reading.schema.names, *also])]
+
+
+def _warm_share(group: Sequence[Segment], found: Shares) -> WarmShare:
+    paths = [each.path for each in group]
+    return WarmShare(
+        group,
+        {path: found.unwanted[path] for path in paths if path in found.unwanted},
+        {path: found.counts[path] for path in paths if path in found.counts},
+        {path: found.repeats[path] for path in paths if path in found.repeats},
+        max((file.sequence for file in found.cold), default=0),
+    )
 
 
 def _is_topic(topics: pa.Array, wanted: Collection[str]) -> pa.BooleanArray:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import pyarrow as pa
 
-from penstock.pipeline.flush.identity import repeated
+from penstock.pipeline.flush.identity import of_messages, repeated
 from penstock.query.database import connection_to
 from penstock.query.doubles import DOUBLES
 from penstock.query.findings import Findings
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from penstock.lake.glance import ColdFile
     from penstock.lake.settings import LakeSettings
+    from penstock.pipeline.flush.hashing import Hashes
     from penstock.pipeline.segments import Segment
     from penstock.query.pieces import Piece
 
@@ -43,6 +44,10 @@ class Shares:
     """Those that count."""
     unwanted: Mapping[str, NDArray[np.int64]]
     """By file or segment: the numbers of its rows that do not count."""
+    counts: Mapping[str, int]
+    """By segment: how many of its rows count."""
+    repeats: Mapping[str, Hashes]
+    """By segment: what the rows are, within their messages, that do not count."""
 
 
 def share(
@@ -73,9 +78,13 @@ def share(
             compare(connection, [piece for piece in (*warm, *hot) if piece.rows.num_rows], files)
     unwanted = {path: np.array(sorted(rows), np.int64) for path, rows in doubles.items()}
     masks = _unwanted([*warm, *hot])
-    for segment, mask in zip(found.segments, masks, strict=False):
+    counts, repeats = {}, {}
+    for segment, piece, mask in zip(found.segments, warm, masks, strict=False):
+        counts[segment.path] = int((~mask).sum())
         if mask.any():
             unwanted[segment.path] = np.flatnonzero(mask)
+            out = piece.rows.filter(pa.array(mask))
+            repeats[segment.path] = of_messages(out, piece.keys[mask])
     left = [
         piece.rows.filter(pa.array(~mask))
         for piece, mask in zip(hot, masks[len(warm) :], strict=True)
@@ -85,6 +94,8 @@ def share(
         tuple(found.segments),
         tuple(rows for rows in left if rows.num_rows),
         unwanted,
+        counts,
+        repeats,
     )
 
 
