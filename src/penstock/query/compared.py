@@ -68,10 +68,9 @@ class Record:
 
 def names_of(lake: LakeSettings, files: Sequence[ColdFile]) -> list[str]:
     """Of files, wherever the warehouse lies."""
-    place = len(lake.warehouse)
-    return [_name(file, file.path[place:]) for file in files]
+    return [_name(repr(file).replace(lake.warehouse, "")) for file in files]
 
 
-def _name(file: ColdFile, path: str) -> str:
-    known = repr((path, file.rows, file.bytes, file.sequence, file.times_us))
+def _name(known: str) -> str:
+    """All that is known of a file: what was deleted of it makes it another."""
     return blake2b(known.encode(), digest_size=_NAME_BYTES).hexdigest()
