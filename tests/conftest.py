@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import random
 import signal
 import subprocess
@@ -41,6 +42,8 @@ LONG: Final = {
     )
 }
 """They begin first: at the end of a run each would keep one process busy alone."""
+QUICK_JAVA: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""For every Java that a command starts: one that lives for seconds need not become fast."""
 SPARK: Final = {"session", "spark"}
 """Fixtures that are one Java for all tests of a process: one process has all of its files."""
 
@@ -63,6 +66,7 @@ def pytest_configure(config: pytest.Config) -> None:
     elif config.option.seed is None:
         config.option.seed = random.SystemRandom().randrange(1, 10**6)
     _hear_signals()
+    os.environ.setdefault("SPARK_SUBMIT_OPTS", QUICK_JAVA)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from nbclient import NotebookClient
 
+from tests.patience import PATIENCE_S
 from tests.pipeline.cluster import quick_spark
 from tests.pipeline.flush.helpers import Plain, without_spark
 from tests.pipeline.helpers import Data
@@ -34,7 +35,8 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         for name, value in {**quick_spark(folder), "PENSTOCK_DATA_DIR": str(data.root)}.items():
             patch.setenv(name, value)
         notebook = nbformat.read(NOTEBOOK, nbformat.NO_CONVERT)
-        NotebookClient(notebook, resources={"metadata": {"path": str(folder)}}).execute()
+        where = {"metadata": {"path": str(folder)}}
+        NotebookClient(notebook, resources=where, startup_timeout=int(PATIENCE_S)).execute()
     return {cell.id: cell for cell in notebook.cells if cell.cell_type == "code"}
 
 
