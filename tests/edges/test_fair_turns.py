@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +18,8 @@ from penstock.model.settings import KIB, SegmentSettings, StoreSettings
 from penstock.store.decoding import Decoded
 from penstock.store.jobs import WORKERS
 from penstock.store.memory import MemoryBound
+from tests.patience import PATIENCE_S, until
 
-PATIENCE_S = 60.0
 BUSY = WORKERS + 2
 SETTINGS = StoreSettings(
     segment=SegmentSettings(target_bytes=64 * 1024 * KIB, max_open_s=0.5),
@@ -89,14 +89,6 @@ def backlogged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Backlo
             stack.callback(each.close)
         until(lambda: all(each.behind > 100 and each.decoder.decoded for each in stores))
         yield stores
-
-
-def until(condition: Callable[[], object]) -> None:
-    """Waits until it holds."""
-    end = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < end, "it never happened"
-        time.sleep(0.01)
 
 
 def test_bundle_of_an_idle_store_is_sealed_beside_backlogs(

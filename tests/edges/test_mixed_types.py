@@ -20,8 +20,8 @@ from penstock.segment import SegmentReader
 from penstock.storage import LocalFiles
 from penstock.store.memory import MemoryBound
 from tests.cli.running import run
+from tests.patience import PATIENCE_S
 
-PATIENCE_S = 60.0
 KEPT_OPEN = StoreSettings(segment=SegmentSettings(max_open_s=100_000.0))
 VALUES: dict[pa.DataType, list[Any]] = {
     pa.int64(): [1, -(2**62) - 1, None],

@@ -14,6 +14,7 @@ from typing import Any
 from penstock.otel import Signal
 from tests.interop import parts
 from tests.interop.contents import Arrived, query, send
+from tests.patience import PATIENCE_S
 from tests.server.running import PROTOBUF, answer_of, serving, until
 from tests.server.samples import sample
 from tests.servers.ports import free_ports
@@ -28,7 +29,6 @@ EXPORTERS = {
     "grpc-gzip": {"compression": "gzip"},
 }
 """By namespace: each exporter sends all that comes to its own."""
-PATIENCE_S = 300.0
 """How long a Collector may take to send again what was put off."""
 COLUMNS = {
     Signal.TRACES: ("spans", "name"),
