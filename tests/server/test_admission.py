@@ -20,6 +20,11 @@ def admission(folder: Path, **limits: Any) -> Admission:
     return Admission(Limits(**{"disk_free": 0, "memory": None, **limits}), folder)
 
 
+def nothing_goes(_: int) -> bool:
+    """As with back-pressure."""
+    return False
+
+
 def refusal_of(bounds: Admission, size: int) -> Refusal:
     """What a request of that size is told."""
     with pytest.raises(Refusal) as refused, bounds.hold(size):
@@ -61,15 +66,28 @@ def test_request_may_grow_as_far_as_there_is_room(tmp_path: Path) -> None:
 def test_full_disk_puts_everything_off(tmp_path: Path) -> None:
     """And says so."""
     bounds = admission(tmp_path, disk_free=2**62)
-    bounds.sample()
+    bounds.sample(nothing_goes)
     assert bounds.disk_full
     assert "disk" in refusal_of(bounds, 1).message
+
+
+def test_full_disk_that_makes_room_puts_nothing_off(tmp_path: Path) -> None:
+    """It is told how much is lacking."""
+    bounds, told = admission(tmp_path, disk_free=2**62), list[int]()
+
+    def make_room(lacking: int) -> bool:
+        told.append(lacking)
+        return True
+
+    bounds.sample(make_room)
+    assert (bounds.disk_full, bounds.pressure) == (False, None)
+    assert 2**61 < told[0] < 2**62
 
 
 def test_memory_over_its_bound_puts_everything_off(tmp_path: Path) -> None:
     """The disk is not to blame."""
     bounds = admission(tmp_path, memory=1)
-    bounds.sample()
+    bounds.sample(nothing_goes)
     assert not bounds.disk_full
     assert "memory" in refusal_of(bounds, 1).message
 
@@ -79,10 +97,10 @@ def test_pressure_that_is_over_lets_requests_in(
 ) -> None:
     """With the next sample, not before."""
     bounds = admission(tmp_path, memory=1)
-    bounds.sample()
+    bounds.sample(nothing_goes)
     monkeypatch.setattr(module, "resident_bytes", lambda: 1)
     refusal_of(bounds, 1)
-    bounds.sample()
+    bounds.sample(nothing_goes)
     with bounds.hold(1):
         assert bounds.pressure is None
 
@@ -92,7 +110,7 @@ def test_requests_look_at_nothing_but_the_sample(
 ) -> None:
     """The hot path makes no system calls."""
     bounds = admission(tmp_path)
-    bounds.sample()
+    bounds.sample(nothing_goes)
     monkeypatch.setattr(module, "resident_bytes", lambda: pytest.fail("looked at memory"))
     monkeypatch.setattr(module.shutil, "disk_usage", lambda _: pytest.fail("looked at the disk"))
     with bounds.hold(1):

@@ -333,7 +333,7 @@ def test_used_up_budget_is_put_off(run: Run) -> None:
         assert refused.value.cause is Cause.BUSY
         assert refused.value.retry_after_s
 
-    run(test, retention={"size_cap": "1MB"})
+    run(test, retention={"size_cap": "3MB"})
 
 
 def test_closed_stores_take_nothing(run: Run) -> None:

@@ -85,6 +85,7 @@ def test_permanent_refusal_says_nothing_of_trying_again() -> None:
         (errors.StoreStopped("stopped"), Cause.UNAVAILABLE),
         (errors.Damaged("damaged"), Cause.UNAVAILABLE),
         (errors.ArchiveConflict("another's"), Cause.UNAVAILABLE),
+        (errors.InvalidSetting("too small"), Cause.UNAVAILABLE),
     ],
 )
 def test_error_of_the_store_has_its_cause(error: errors.PenstockError, cause: Cause) -> None:

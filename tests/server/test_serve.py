@@ -416,7 +416,7 @@ def test_disk_that_fills_up_and_empties_again(tmp_path: Path) -> None:
 
 def test_disk_budget_that_is_used_up_is_told(tmp_path: Path) -> None:
     """429 and not an endless wait; with `drop_oldest` it goes on."""
-    cap = {"size_cap": "3MB"}
+    cap = {"size_cap": "4MB"}
     with serving(tmp_path / "a", config={"retention": cap, "limits": {"timeout": "1s"}}) as server:
         until(lambda: server.post(T, traces(os.urandom(8).hex(), padding=200_000)).status == 429)
         assert server.get("/healthz").status in (200, 503)

@@ -16,7 +16,7 @@ from penstock.model.errors import InvalidSetting, LogLocked
 from penstock.storage.files import LocalFiles
 from penstock.store import EvenShare, FairShare
 from penstock.store import budget as module
-from penstock.store.budget import LINE_BYTES, Claim, _SharedFile
+from penstock.store.budget import LINE_BYTES, Claim, SharedFile
 from tests.patience import PATIENCE_S
 from tests.simulation.manual_pool import ManualClock
 from tests.simulation.power_loss import PowerLossFiles
@@ -73,7 +73,7 @@ class Cores:
 
     def claims(self) -> list[Claim]:
         """The lines of the file."""
-        return _SharedFile(self.files, PATH).claims()
+        return SharedFile(self.files, PATH).claims()
 
     def held(self) -> int:
         """What all hold together."""
@@ -214,7 +214,7 @@ def test_every_bit_of_a_line_is_covered_by_its_checksum(tmp_path: Path) -> None:
     data = path.read_bytes()
     for position in range(LINE_BYTES, len(data)):
         path.write_bytes(data[:position] + bytes([data[position] ^ 1]) + data[position + 1 :])
-        assert _SharedFile(LocalFiles(), path).claims() == []
+        assert SharedFile(LocalFiles(), path).claims() == []
 
 
 def test_a_budget_held_for_too_long_is_an_error_and_no_hang(
@@ -297,7 +297,7 @@ def test_two_stores_of_one_process_take_turns_at_the_file(tmp_path: Path) -> Non
         thread.start()
     for thread in threads:
         thread.join()
-    claims = _SharedFile(LocalFiles(), path).claims()
+    claims = SharedFile(LocalFiles(), path).claims()
     assert [claim.used_bytes for claim in claims] == [90] * 4
 
 

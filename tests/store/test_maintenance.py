@@ -19,7 +19,7 @@ from penstock.model.settings import KIB, SizePolicy, StoreSettings
 from penstock.segment import segment_name
 from penstock.storage.files import LocalFiles
 from penstock.store import FairShare, Store, Subscription, filling, maintenance
-from penstock.store.budget import _SharedFile
+from penstock.store.budget import SharedFile
 from penstock.store.format import Outcome
 from penstock.store.recovery import replay
 from tests.simulation.calls import Call
@@ -623,7 +623,7 @@ def test_two_stores_are_over_their_total_by_one_segment_each_at_most(tmp_path: P
         ]
         peak = largest = 0
         while any(writer.is_alive() for writer in writers):
-            claims = _SharedFile(LocalFiles(), path).claims()  # both stores at one moment
+            claims = SharedFile(LocalFiles(), path).claims()  # both stores at one moment
             peak = max(peak, sum(claim.held_bytes for claim in claims))
             sizes = [info.size for store in (first, second) for info in store.segments]
             largest = max([largest, *sizes])
@@ -654,6 +654,7 @@ class BrokenBudget:
     """A shared file that can no longer be reached."""
 
     broken = False
+    whole_folder = False
     most_bytes = BUDGET
 
     def limit(self, used_bytes: int, wanted_bytes: int) -> int:  # noqa: ARG002

@@ -64,6 +64,7 @@ class Log(GroupCommit):
         self._cache = Cache(settings.cache_bytes)
         self._roll_asked = False
         self._on_commit: Callable[[int], None] | None = None
+        self._on_disk_full: Callable[[int], None] | None = None
         self._sealed_before = fileset.sealed if fileset is not None else ()
 
     # --- opening and closing -------------------------------------------------------------------
@@ -317,9 +318,21 @@ class Log(GroupCommit):
         """
         self._on_commit = tell
 
+    def on_disk_full(self, tell: Callable[[int], None] | None) -> None:
+        """Calls `tell` with the bytes of each commit that the disk had no room for; as above."""
+        self._on_disk_full = tell
+
     # --- within a turn (GroupCommit) -----------------------------------------------------------
 
     def _write(self, batch: CommitBatch) -> None:
+        try:
+            self._write_files(batch)
+        except DiskFull:
+            if self._on_disk_full is not None:
+                self._on_disk_full(batch.size)
+            raise
+
+    def _write_files(self, batch: CommitBatch) -> None:
         fileset = self._fileset
         if fileset is None:
             return

@@ -64,12 +64,17 @@ class Admission:
         """Bytes of requests being answered."""
         return self._in_flight
 
-    def sample(self) -> None:
-        """Looks at memory and disk."""
+    def sample(self, make_room: Callable[[int], bool]) -> None:
+        """Looks at memory and disk.
+
+        Requests go on while `make_room` finds something to let go for the bytes that the disk
+        lacks.
+        """
         free = 0
         if self._data_dir is not None:
             free = shutil.disk_usage(self._data_dir).free
-            self.disk_full = free < self._limits.disk_free
+            lacking = self._limits.disk_free - free
+            self.disk_full = lacking > 0 and not make_room(lacking)
         memory = resident_bytes()
         most = self._limits.memory
         if self.disk_full:

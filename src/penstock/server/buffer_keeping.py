@@ -61,6 +61,10 @@ class BufferKeeping:
         """Until the queue is open."""
         return [self._open_later()]
 
+    def make_room(self, size: int) -> bool:  # noqa: ARG002 - nothing is kept here
+        """There is no disk."""
+        return False
+
     def sample(self) -> None:
         """The producer counts by itself."""
 

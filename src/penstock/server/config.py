@@ -140,9 +140,13 @@ class Retention:
         optional(HOURS),
         "segments older than this go, delivered or not",
     )
-    size_cap: int | None = _key(None, optional(SIZE), "most bytes on disk, of all topics together")
+    size_cap: int | None = _key(
+        None, optional(SIZE), "most bytes on disk, of all namespaces, topics and workers together"
+    )
     size_cap_policy: str = _key(
-        "backpressure", one_of("backpressure", "drop_oldest"), "what happens at the cap"
+        "backpressure",
+        one_of("backpressure", "drop_oldest"),
+        "what happens at the cap, and when the disk is full",
     )
     size_cap_sharing: str = _key(
         "even", one_of("even", "fair"), "fair: a busy topic may use what idle ones leave"

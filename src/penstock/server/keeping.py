@@ -64,6 +64,10 @@ class Keeping(Protocol):
         """Looks at itself, now and then."""
         ...
 
+    def make_room(self, size: int) -> bool:
+        """The disk lacks so many bytes: lets the oldest go where it may; False where it may not."""
+        ...
+
     def failures(self) -> list[str]:
         """What cannot be used at present, and why."""
         ...
@@ -125,6 +129,10 @@ class StoreKeeping:
     def background(self) -> list[Coroutine[Any, Any, None]]:
         """Opens what could not be opened, and hears of the pipeline."""
         return [self._open_missing(), self._acknowledge_outside()]
+
+    def make_room(self, size: int) -> bool:
+        """By `retention.size_cap_policy`."""
+        return self._stores.make_room(size)
 
     def sample(self) -> None:
         """Counts."""

@@ -7,7 +7,7 @@ import logging
 import math
 from typing import TYPE_CHECKING, Any, Final
 
-from penstock.model.errors import InvalidArgument, PenstockError, Retryable
+from penstock.model.errors import InvalidArgument, InvalidSetting, PenstockError, Retryable
 
 if TYPE_CHECKING:
     from google.rpc.status_pb2 import Status
@@ -89,7 +89,7 @@ def refusal_of(error: PenstockError) -> Refusal:
     store needs is away, a file is damaged: all that may be mended, and exporters throw away what
     is answered otherwise.
     """
-    if isinstance(error, InvalidArgument):
+    if isinstance(error, InvalidArgument) and not isinstance(error, InvalidSetting):
         return Refusal(Cause.INVALID, str(error))
     if isinstance(error, Retryable):
         return Refusal(Cause.BUSY, str(error), retry_after_s=error.retry_after_s)
@@ -108,7 +108,8 @@ def refusal_for(error: Exception) -> Refusal:
         error.__traceback__ = error.__cause__ = error.__context__ = None
         return error
     _LOG.error("a request failed", exc_info=error)
-    if isinstance(error, OSError):  # no more files, a failing disk: another worker may do better
+    # No more files or memory, a failing disk: another worker may do better.
+    if isinstance(error, OSError | MemoryError):
         return Refusal(Cause.UNAVAILABLE, "the server cannot at present", retry_after_s=5.0)
     return Refusal(Cause.FAILED, "the server failed; its log says how")
 

@@ -6,19 +6,30 @@ import asyncio
 import contextlib
 import functools
 import logging
+import math
+import time
 from typing import TYPE_CHECKING, Any, Final
 
-from penstock.model.errors import MetadataUnavailable, ObjectsUnavailable, PenstockError
+from penstock.model.errors import (
+    MetadataUnavailable,
+    ObjectsUnavailable,
+    PenstockError,
+    StoreFull,
+)
+from penstock.model.settings import SizePolicy
 from penstock.model.topics import Topic
 from penstock.otel.signals import Signal
+from penstock.server.capping import LEDGER, capped_settings
 from penstock.server.refusals import Cause, Refusal, refusal_of
 from penstock.store import Store
-from penstock.store.budget import Budget, EvenShare, FairShare
+from penstock.store.jobs import shared_upkeep
 from penstock.store.outside import LAKE
+from penstock.store.size_cap import SizeCap
 
 if TYPE_CHECKING:
     from penstock.archive import Archiver, Archiving
     from penstock.metrics import Metrics
+    from penstock.segment import SegmentInfo
     from penstock.server.config import Config
     from penstock.storage import DataDirectory
     from penstock.store.decoding import Decoder
@@ -27,6 +38,8 @@ _LOG = logging.getLogger(__name__)
 MAX_TOPICS: Final = 1000
 """Anyone who may choose a namespace may make topics; each costs files."""
 
+
+_REMEMBERED_S: Final = 30.0
 
 _topic = functools.lru_cache(MAX_TOPICS)(Topic)
 
@@ -47,7 +60,7 @@ class Stores:
         self._directory = directory
         self._partition = partition
         self._config = config
-        self._settings = config.store_settings()
+        self._settings = capped_settings(config)
         self._decoders = decoders
         self._metrics = metrics
         self._archiver = archiver
@@ -55,6 +68,8 @@ class Stores:
         self._open: dict[_Key, Store] = {}
         self._opening: dict[_Key, asyncio.Task[Store]] = {}
         self._missing: dict[_Key, str] = {}
+        self._turned_away = -math.inf
+        """When the cap had last no room for a new topic."""
         self._closed = False
 
     async def open_all(self) -> None:
@@ -91,7 +106,11 @@ class Stores:
         closed = [f"{topic}/{number}: {why}" for (topic, number), why in self._missing.items()]
         stopped = [(store.name, store.log.failure or store.failure) for store in self.all()]
         unarchived = self._archiver.failures() if self._archiver is not None else []
-        return closed + [f"{name}: {why}" for name, why in stopped if why is not None] + unarchived
+        full = [f"{store.name}: {store.shortage}" for store in self.all() if store.shortage]
+        if time.monotonic() - self._turned_away < _REMEMBERED_S:
+            full.append("retention.size_cap leaves no room for new topics")
+        broken = [f"{name}: {why}" for name, why in stopped if why is not None]
+        return closed + broken + full + unarchived
 
     async def get(self, namespace: str, signal: Signal) -> Store:
         """The store; Refusal where it cannot be opened."""
@@ -201,14 +220,20 @@ class Stores:
             self._missing[key] = str(error)
 
     def _open_blocking(self, topic: Topic, number: int, signal: Signal, **archived: Any) -> Store:
-        name = f"{topic}/{number}"
+        name, folder = f"{topic}/{number}", self._directory.partition(topic, number).folder
+        cap = self._cap(name)
+        if cap is not None and not folder.is_dir() and not cap.enter():
+            self._turned_away = time.monotonic()
+            text = f"retention.size_cap leaves no room for the new topic {name}"
+            raise StoreFull(text, retry_after_s=5.0)
         store = Store.open(
-            self._directory.partition(topic, number).folder,
+            folder,
             self._settings,
             name=name,
             decoder=self._decoders[signal],
-            budget=self._budget(name),
+            budget=cap,
             metrics=self._metrics,
+            make_room=self._make_room,
             registered=_own_subscribers(self._config),
             **archived,
         )
@@ -216,16 +241,38 @@ class Stores:
             _LOG.error("%s: %s", name, problem)
         return store
 
-    def _budget(self, name: str) -> Budget | None:
-        """A share of the cap: one for each signal of each worker, and of other namespaces none."""
-        cap, count = self._config.retention.size_cap, len(Signal) * self._config.workers
+    def make_room(self, size: int) -> bool:
+        """Lets the oldest segment of all stores go, and more of its store; False where none may.
+
+        For `drop_oldest` alone, when the disk itself is full. One after the other: what was freed
+        is seen at the next look.
+        """
+        if self._settings.size_policy is not SizePolicy.DROP_OLDEST:
+            return False
+        oldest = [(segments[0].last_ingested_at_ns, store) for store, segments in self._segments()]
+        if not oldest:
+            return False
+        min(oldest, key=lambda each: each[0])[1].free(size)
+        return True
+
+    def _make_room(self, size: int) -> None:
+        """Within a turn of a log, where no store's lock may be waited for: in the background."""
+
+        def run() -> None:
+            self.make_room(size)
+
+        shared_upkeep().submit(run)
+
+    def _segments(self) -> list[tuple[Store, tuple[SegmentInfo, ...]]]:
+        return [(store, found) for store in self.all() if (found := store.segments)]
+
+    def _cap(self, name: str) -> SizeCap | None:
+        """Its view of the one cap."""
+        cap = self._config.retention.size_cap
         if cap is None:
             return None
-        if self._config.retention.size_cap_sharing == "even":
-            return EvenShare(cap, count)
-        unit = self._settings.segment.target_bytes
-        path = self._directory.root / "budget"
-        return FairShare(path, cap, count, key=name, unit_bytes=unit)
+        borrows = self._config.retention.size_cap_sharing == "fair"
+        return SizeCap(self._directory.root / LEDGER, cap, key=name, borrows=borrows)
 
 
 def _own_subscribers(config: Config) -> tuple[str, ...]:

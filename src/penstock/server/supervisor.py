@@ -16,6 +16,7 @@ from penstock.model.errors import InvalidSetting
 from penstock.model.settings import MIB
 from penstock.query.server_file import RunningServer, own_ticks, remove_server_file
 from penstock.server.auth import Gate
+from penstock.server.capping import check_cap, survey
 from penstock.server.child import Child, FlightChild
 from penstock.server.http_server import http_server, reserve
 from penstock.server.queries import Queries
@@ -54,6 +55,7 @@ def check(config: Config) -> None:
             "tls.client_ca guards it; set one, or listen.unprotected to say that it is meant"
         )
     config.store_settings()
+    check_cap(config)
     if config.archive.url is not None:
         from penstock.server.archiving import archive_settings, archive_stores
 
@@ -113,6 +115,8 @@ class Supervisor:
         directory.create()
         lock = LocalFiles().lock(self._config.data_dir / ".lock")
         try:
+            if self._config.retention.size_cap is not None:
+                survey(directory)
             await self._serve_and_let_go()
         finally:
             remove_server_file(self._config.data_dir)

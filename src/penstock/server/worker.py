@@ -110,7 +110,7 @@ class Worker:
     async def _sample(self) -> None:
         while True:
             try:
-                self._admission.sample()
+                self._admission.sample(self._keeping.make_room)
                 self._gate.refresh()
                 self._keeping.sample()
             except OSError as error:

@@ -1,7 +1,8 @@
 """How much disk one store may use, when several processes share a limit.
 
 `EvenShare` splits it for good: nothing to coordinate, but a hot core waits while idle ones leave
-theirs unused. `FairShare` lets a store borrow what others leave, through a small shared file.
+theirs unused. `FairShare` lets a store borrow what others leave, through a small shared file. A
+server has a `SizeCap` (see `size_cap`), which shares the file among as many stores as there are.
 """
 
 from __future__ import annotations
@@ -29,6 +30,10 @@ if TYPE_CHECKING:
 class Budget(Protocol):
     """Asked off the hot path: now and then, and whenever a store would go over its limit."""
 
+    whole_folder: bool
+    """Whether it covers all that the store's folder takes on disk, and will take once sealed; else
+    log and segments alone."""
+
     def limit(self, used_bytes: int, wanted_bytes: int) -> int:
         """What the store may use now. `wanted_bytes` says how much it would like, to go on."""
         ...
@@ -52,6 +57,7 @@ class EvenShare:
     def __init__(self, total_bytes: int, stores: int = 1) -> None:
         if stores < 1 or total_bytes < stores:
             raise InvalidSetting("a budget needs at least one store and one byte for each")
+        self.whole_folder = False
         self._share = total_bytes // stores
 
     def limit(self, used_bytes: int, wanted_bytes: int) -> int:  # noqa: ARG002 - never changes
@@ -108,12 +114,13 @@ class FairShare:
         """`unit_bytes`: what is claimed at a time, and always left for a store that is idle."""
         if stores < 1 or total_bytes < 2 * stores * unit_bytes:
             raise InvalidSetting("a fair budget needs room for two units of every store")
-        self._file = _SharedFile(files or LocalFiles(), path)
+        self.whole_folder = False
+        self._file = SharedFile(files or LocalFiles(), path)
         self._clock = clock or SystemClock()
         self._total = total_bytes
         self._stores = stores
         self._unit = unit_bytes
-        self._key = hashlib.blake2b(key.encode(), digest_size=16).digest()
+        self._key = line_key(key)
 
     def limit(self, used_bytes: int, wanted_bytes: int) -> int:
         """Brings its line up to date, claiming or giving back; returns what it may use."""
@@ -141,7 +148,7 @@ class FairShare:
         absent = max(0, self._stores - 1 - len(others))
         held = sum(max(claim.held_bytes, unit) for claim in others) + absent * unit
         free = self._total - held
-        asked = sum(c.asks_bytes for c in others if now - c.asked_at_ns < _ASKING_NS)
+        asked = asked_of(others, now)
         # Beyond its share a store may have only what nobody else asks for.
         most = max(share, free - asked) if free > share else free
         need = -(-max(used, wanted) // unit) * unit
@@ -149,11 +156,21 @@ class FairShare:
         return Claim(self._key, used, granted, max(0, min(need, share) - granted), now)
 
 
+def line_key(key: str) -> bytes:
+    """What stands in a store's line."""
+    return hashlib.blake2b(key.encode(), digest_size=16).digest()
+
+
+def asked_of(others: list[Claim], now_ns: int) -> int:
+    """What others lack of their shares. A wish that is not said again is forgotten."""
+    return sum(c.asks_bytes for c in others if now_ns - c.asked_at_ns < _ASKING_NS)
+
+
 def _at_rest(claim: Claim) -> Claim:
     return replace(claim, granted_bytes=claim.used_bytes, asks_bytes=0)
 
 
-class _SharedFile:
+class SharedFile:
     """Lines of 64 bytes, each with its CRC.
 
     Not synced: after a power loss every store writes its line anew, and a damaged line is as good
@@ -209,7 +226,7 @@ def read_claims(files: Files, path: Path) -> list[Claim] | None:
         is_budget = file.pread(len(_MAGIC), 0) == _MAGIC
     finally:
         file.close()
-    return _SharedFile(files, path).claims() if is_budget else None
+    return SharedFile(files, path).claims() if is_budget else None
 
 
 LINE_BYTES: Final = 64

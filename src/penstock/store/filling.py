@@ -7,7 +7,10 @@ wait here: while a seal takes its time, the log simply grows.
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import os
+import threading
 from typing import TYPE_CHECKING, Final
 
 from penstock.log.cache import Batch
@@ -44,7 +47,24 @@ GATHER_BYTES: Final = 1024 * 1024
 TURN_BYTES: Final = 4 * GATHER_BYTES
 """Read and sealed in a turn; then other stores have theirs. Enough that turns cost nothing."""
 RETRY_S: Final = 1.0
+SEGMENT_EXTRA_BYTES: Final = 256 * 1024
+"""More than a segment's tables and schemas take beside its batches."""
 ASIDE_SUFFIX: Final = ".msg"
+
+
+class _Tight:
+    """The turn of the one store that seals without room for it, in this process."""
+
+    def __init__(self) -> None:
+        self.turn = threading.Lock()
+        if hasattr(os, "register_at_fork"):  # the parent's may have been held at the fork
+            os.register_at_fork(after_in_child=self._begin_anew)
+
+    def _begin_anew(self) -> None:
+        self.turn = threading.Lock()
+
+
+_tight: Final = _Tight()
 
 
 class Filling:
@@ -65,6 +85,8 @@ class Filling:
         pool: Pool,
         memory: MemoryBound,
         metrics: StoreMetrics,
+        is_tight: Callable[[int], bool],
+        on_disk_full: Callable[[int], None],
         on_sealed: Callable[[], None],
         on_failed: Callable[[StoreStopped], None],
     ) -> None:
@@ -79,6 +101,8 @@ class Filling:
         self._clock = clock
         self._memory = memory
         self._metrics = metrics
+        self._is_tight = is_tight
+        self._on_disk_full = on_disk_full
         self._on_sealed = on_sealed
         self._on_failed = on_failed
         self.open = OpenSegment(settings.segment, slots)
@@ -96,6 +120,9 @@ class Filling:
         self._pressed = False  # seal at the next chance
         self._resting = False  # a seal failed; its next try is not due yet
         self._failed = False
+        self.waits_for_space = False
+        """A seal failed on a full disk. What is freed must not go to the log before: a log that has
+        the whole disk can never become segments."""
         self.changed = Commit()
         self._job = Job(pool, self._run)
         self._timers = Timers(pool)
@@ -104,6 +131,7 @@ class Filling:
         """Begins with what the log holds, and goes on with what comes."""
         self._log.set_floor(self.sealed_through)
         self._log.on_commit(self._hear)
+        self._log.on_disk_full(self._on_disk_full)
         self._job.ask()
 
     def seal_through(self, offset: int) -> Commit:
@@ -121,6 +149,7 @@ class Filling:
     def stop(self) -> None:
         """Ends the job; what is open stays in the log."""
         self._log.on_commit(None)
+        self._log.on_disk_full(None)
         self._job.stop()
         self._memory.hold(self, 0)
         self._wake()
@@ -264,6 +293,11 @@ class Filling:
         if not self.open.bundles:
             self._seal_due = False
             return True
+        # Without room for it only one store at a time has a segment beside the log it comes from.
+        with _tight.turn if self._is_tight(self.open.nbytes) else contextlib.nullcontext():
+            return self._seal_now()
+
+    def _seal_now(self) -> bool:
         started = self._clock.monotonic()
         try:
             if self._settings.log.durability is not Durability.SYNC:
@@ -291,6 +325,7 @@ class Filling:
         self._metrics.seals.observe(self._clock.monotonic() - started)
         self._memory.hold(self, 0)
         self._seal_due, self._pressed, self._seal_failures = False, False, 0
+        self.waits_for_space = False
         self._sealed_up_to(info.end_offset)
         self._on_sealed()
         self._wake()
@@ -305,7 +340,10 @@ class Filling:
         """Tries again later; too many failures stop the store. Nothing is skipped."""
         self._metrics.count(names.STORE_SEAL_FAILURES)
         full = isinstance(error, OSError) and error.errno in OUT_OF_SPACE
-        if not full and not isinstance(error, DiskFull):
+        if full or isinstance(error, DiskFull):
+            self.waits_for_space = True
+            self._on_disk_full(self.open.nbytes + SEGMENT_EXTRA_BYTES)
+        else:
             self._seal_failures += 1
             if self._seal_failures > self._settings.seal_retries:
                 raise error

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import math
+import os
 import threading
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
@@ -12,8 +13,10 @@ from typing import TYPE_CHECKING, Final
 from penstock.log.commit import Commit
 from penstock.log.format import HEADER_BYTES
 from penstock.log.pool import Timers
+from penstock.log.writer import MAX_ZEROED_BYTES
 from penstock.metrics import names
 from penstock.model.errors import DiskFull, LogLocked, LogUnavailable, MessageTooLarge, StoreFull
+from penstock.store.ack_log import RESERVE_BYTES
 from penstock.store.format import Answered, Outcome, Reason, Removed
 from penstock.store.jobs import Job
 from penstock.store.retention import plan_removals
@@ -35,6 +38,8 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 TICK_S: Final = 1.0
+LOOK_S: Final = 0.02
+"""How often the disk is asked for its free space, at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,21 +67,32 @@ class Maintenance:
         metrics: StoreMetrics,
         damaged: set[int],
         seal_soon: Callable[[], None],
+        open_bytes: Callable[[], int],
+        seal_waits: Callable[[], bool],
+        make_room: Callable[[int], None],
     ) -> None:
         self._log = log
         self._journal = journal
         self._segments = segments
         self._budget = budget
+        self._whole = budget is not None and budget.whole_folder
         self._settings = settings
         self._clock = clock
         self._metrics = metrics
         self._damaged = damaged
         self._seal_soon = seal_soon
+        self._open_bytes = open_bytes
+        self._seal_waits = seal_waits
+        self._make_room = make_room
+        self._looked_at = -math.inf
+        self._disk_is_short = False
         self._limit = math.inf if budget is None else 0.0
         self._log_limit = math.inf if settings.max_log_bytes is None else settings.max_log_bytes
         self._doomed: dict[int, _Doomed] = {}
         self._freed = Commit()
         self._lacking = 0  # bytes that an append waits for
+        self._to_free = 0  # bytes that the disk lacks
+        self._enough = True  # whether there was room for them at the last look
         self._stopped = False
         self._admission = threading.Lock()
         self._job = Job(pool, self._run)
@@ -89,6 +105,14 @@ class Maintenance:
 
     def ask(self) -> None:
         """Something may have become removable."""
+        self._job.ask()
+
+    def free(self, size: int) -> None:
+        """The disk itself has no room: so many bytes of what may go are to go, in the background.
+
+        What may go is what the policy says, as at the limit. Quick, and safe within a turn.
+        """
+        self._to_free = max(self._to_free, size)
         self._job.ask()
 
     def sealed(self) -> None:
@@ -128,14 +152,64 @@ class Maintenance:
         return self._log.disk_bytes + self._journal.state.segment_bytes
 
     @property
+    def _charge(self) -> int:
+        """What the folder takes, or will take, beside log and segments.
+
+        The acknowledgement log, the zeros ahead of both logs, and the segment that the log will
+        become: it is written before the log can go.
+        """
+        if not self._whole:
+            return 0
+        return self._zeros + self._journal.size + max(self._open_bytes(), self._log.disk_bytes)
+
+    @property
+    def _zeros(self) -> int:
+        if not self._whole:
+            return 0
+        return min(self._settings.log.rotate_bytes, MAX_ZEROED_BYTES) + RESERVE_BYTES
+
+    def _cost(self, size: int) -> int:
+        """Of a message: in the log, and where the whole folder counts in a segment too."""
+        return 2 * size if self._whole else size
+
+    @property
     def limit_bytes(self) -> float:
         """What it may use at present."""
         return self._limit
 
     def has_room(self, size: int) -> bool:
         """Whether `size` more bytes are within the limits, as far as is known without asking."""
-        in_log = self._log.disk_bytes + size <= self._log_limit
-        return in_log and self.used_bytes + size <= self._limit
+        in_log = self._log.disk_bytes + size <= self._log_limit and self._disk_has_room(size)
+        return in_log and self.used_bytes + self._charge + self._cost(size) <= self._limit
+
+    def _disk_has_room(self, size: int) -> bool:
+        """Whether the disk itself could take the log's next segments, at the last look.
+
+        A log that has the whole disk can never become segments, nor can it go.
+        """
+        if self._seal_waits():
+            return False
+        now = self._clock.monotonic()
+        if now - self._looked_at >= LOOK_S:
+            self._looked_at = now
+            next_ones = min(self._log.disk_bytes + size, 2 * self._settings.segment.target_bytes)
+            lacking = next_ones + size - self._free_bytes()
+            self._disk_is_short = lacking > 0
+            if lacking > 0:
+                self._make_room(int(lacking))
+        return not self._disk_is_short
+
+    def _free_bytes(self) -> float:
+        try:
+            found = os.statvfs(self._segments.folder)
+        except OSError:  # no disk of this machine
+            return math.inf
+        return found.f_bavail * found.f_frsize
+
+    @property
+    def shortage(self) -> str | None:
+        """Why appends wait, where nothing that may go would make room for them."""
+        return self._why_no_room(self._lacking) if self._lacking and not self._enough else None
 
     def wait_for_room(self, size: int, timeout: float | None) -> None:
         """Returns when there is room, or the store is over; StoreFull after the timeout.
@@ -144,7 +218,8 @@ class Maintenance:
         """
         most = math.inf if self._budget is None else self._budget.most_bytes
         most = min(most, self._log_limit)
-        if size + HEADER_BYTES > most:  # an empty log has a header all the same
+        # An empty log has a header all the same.
+        if self._cost(size + HEADER_BYTES) + self._zeros > most:
             raise MessageTooLarge(f"{size} bytes; all that the store may ever use is {most:.0f}")
         until = math.inf if timeout is None else self._clock.monotonic() + timeout
         while not self._stopped:
@@ -157,9 +232,11 @@ class Maintenance:
             freed.settle(min(left, TICK_S))
 
     def _why_no_room(self, size: int) -> str:
+        if self._seal_waits() or self._disk_is_short:
+            return "the disk is full"
         if self._log.disk_bytes + size > self._log_limit:
             return f"{self._log.disk_bytes} bytes of the log wait to be sealed"
-        return f"{self.used_bytes} bytes are used of {self._limit:.0f}"
+        return f"{self.used_bytes + self._charge} bytes are used of {self._limit:.0f}"
 
     def next_chance(self) -> Commit:
         """What to await before trying again."""
@@ -181,10 +258,11 @@ class Maintenance:
     def _ask_budget(self, size: int) -> None:
         if self._budget is None:
             return
-        used = self.used_bytes
-        ahead = self._settings.segment.target_bytes
+        used = self.used_bytes + self._charge
+        # Where stores come and go, who wants nothing keeps nothing from others.
+        ahead = 0 if self._whole else self._settings.segment.target_bytes
         try:
-            self._limit = self._budget.limit(used, used + size + ahead)
+            self._limit = self._budget.limit(used, used + self._cost(size) + ahead)
         except (OSError, LogLocked) as error:  # it goes on with what it was granted before
             _LOG.warning("the shared budget could not be asked: %s", error)
 
@@ -206,16 +284,18 @@ class Maintenance:
 
     def _tidy(self) -> None:
         lacking, before = self._lacking, self.used_bytes
+        to_free, self._to_free = self._to_free, 0
         self._ask_budget(lacking)
         if not self._fits(lacking):
             self._make_room_in_log(lacking)
         with self._journal.lock:
+            used = self._needed_bytes + self._charge + self._cost(lacking)
             plan = plan_removals(
                 self._journal.state,
                 self._settings,
                 self._clock.wall_ns(),
-                self._needed_bytes + lacking,
-                self._limit,
+                used,
+                min(self._limit, used - to_free) if to_free else self._limit,
             )
             for info, reason in plan.removals:
                 self._doom(info, reason)
@@ -223,7 +303,7 @@ class Maintenance:
             self._remove_doomed()
         if plan.over_limit:
             self._metrics.count(names.STORE_SIZE_EMERGENCIES)
-        enough = self.has_room(lacking)
+        enough = self._enough = self.has_room(lacking)
         if enough:
             self._lacking = 0
         if enough or self.used_bytes < before:  # else who waits would only ask again, and again
@@ -243,6 +323,11 @@ class Maintenance:
         self._metrics.count(names.STORE_EVICTIONS, 1, (reason.name.lower(),))
         if unread:
             self._metrics.count(names.STORE_DROPPED_SEGMENTS)
+        if unread and reason is Reason.SIZE:
+            what = (
+                f"segment {info.segment_seq}, offsets {info.first_offset} to {info.end_offset - 1}"
+            )
+            _LOG.warning("%s: for want of room it drops %s", self._log.name, what)
 
     def _remove_doomed(self) -> None:
         """Removes the files whose removal is durable."""
@@ -273,7 +358,7 @@ class Maintenance:
     def _fits(self, lacking: int) -> bool:
         """Once everything that is doomed is gone."""
         in_log = self._log.disk_bytes + lacking <= self._log_limit
-        return in_log and self._needed_bytes + lacking <= self._limit
+        return in_log and self._needed_bytes + self._charge + self._cost(lacking) <= self._limit
 
     def _wake(self) -> None:
         freed, self._freed = self._freed, Commit()

@@ -48,7 +48,7 @@ from penstock.store.segments import SegmentFolder
 from penstock.store.status import StoreStatus
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from types import TracebackType
 
     from penstock.log import Append
@@ -91,6 +91,7 @@ class Store(Registration):
         least_offset: int,
         keep_for: Sequence[str],
         registered: Sequence[str],
+        make_room: Callable[[int], None] | None,
     ) -> None:
         """Use `Store.open`."""
         self.name = name
@@ -132,6 +133,7 @@ class Store(Registration):
             on_poisoned=self._stop_without_answers,
         )
         self._upkeep = upkeep
+        self._make_room = make_room
         self._segments = SegmentFolder(files, folder / "segments")
         self._journal = Journal(state, acks, settings.ack_log_bytes)
         try:
@@ -177,6 +179,8 @@ class Store(Registration):
             pool=workers,
             memory=memory,
             metrics=self._metrics,
+            is_tight=lambda size: not self._maintenance.has_room(size),
+            on_disk_full=self._make_room or self.free,
             on_sealed=self._sealed,
             on_failed=self._fail,
         )
@@ -191,6 +195,9 @@ class Store(Registration):
             metrics=self._metrics,
             damaged=self._hub.damaged,
             seal_soon=self._filling.seal_soon,
+            open_bytes=lambda: self._filling.open.nbytes,
+            seal_waits=lambda: self._filling.waits_for_space,
+            make_room=self._make_room or self.free,
         )
         self._metrics.gauges = self._gauges
         self._filling.start()
@@ -242,13 +249,15 @@ class Store(Registration):
         least_offset: int = 0,
         keep_for: Sequence[str] = (),
         registered: Sequence[str] = (),
+        make_room: Callable[[int], None] | None = None,
     ) -> Store:
         """Opens or creates the store in `folder`, recovering what the last process left.
 
         LogLocked: another process has it open. What was damaged is in `problems`; everything
         readable is delivered all the same. No offset below `least_offset` is given out, and the log
         forgets nothing before each party of `keep_for` lets it. The subscribers of `registered` are
-        known from the first segment on: none goes that one of them has not had.
+        known from the first segment on: none goes that one of them has not had. `make_room` is told
+        how many bytes the disk itself lacks, in place of `free`; it must be quick.
         """
         folder = Path(folder).absolute()
         files, settings = files or LocalFiles(), settings or StoreSettings()
@@ -277,6 +286,7 @@ class Store(Registration):
                 least_offset=least_offset,
                 keep_for=keep_for,
                 registered=registered,
+                make_room=make_room,
             )
         except BaseException:
             lock.release()
@@ -426,6 +436,18 @@ class Store(Registration):
         """Why it takes and delivers nothing more; None while it does."""
         return self._failure
 
+    def free(self, size: int) -> None:
+        """Lets go of what may go, oldest first, until so many bytes are free; in the background.
+
+        With `drop_oldest` that is any segment; with `backpressure` those that everybody has.
+        """
+        self._maintenance.free(max(size, FREE_BYTES))
+
+    @property
+    def shortage(self) -> str | None:
+        """Why it takes nothing at present, for want of room; None while it does."""
+        return self._maintenance.shortage
+
     # --- within --------------------------------------------------------------------------------
 
     def _admitted(self, item: Bundle | Buffer, *, block: bool) -> bytes:
@@ -475,6 +497,8 @@ class Store(Registration):
         return self.status().gauges()
 
 
+FREE_BYTES = 1024 * KIB
+"""The least that is freed when the disk is full: not each message is to wait for a removal."""
 CLOSE_S = 20.0
 """How long closing waits for the last seal."""
 

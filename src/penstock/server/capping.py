@@ -1,0 +1,66 @@
+"""`retention.size_cap`: what it must be at least, and what follows from it for each store."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from penstock.model.errors import InvalidSetting
+from penstock.model.settings import KIB
+from penstock.otel.signals import Signal
+from penstock.server.units import show_size
+from penstock.store.size_cap import LEAST_STORE_BYTES, begin_ledger
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from penstock.model.settings import StoreSettings
+    from penstock.server.config import Config
+    from penstock.storage import DataDirectory
+
+LEDGER: Final = "budget"
+"""In the data directory: what every store has of the cap."""
+_SEGMENTS: Final = 64
+_LOG_FILES: Final = 256
+"""Segments and log files are at most such parts of the cap, for each worker: they go as a whole,
+and a segment stands beside the log that it comes from while it is sealed."""
+
+
+def check_cap(config: Config) -> None:
+    """InvalidSetting where one namespace alone could not work."""
+    cap = config.retention.size_cap
+    least = len(Signal) * config.workers * LEAST_STORE_BYTES
+    if cap is not None and cap < least:
+        raise InvalidSetting(
+            f"retention.size_cap must be at least {show_size(least)} with {config.workers} "
+            "workers: 1MiB for each signal of each of them"
+        )
+
+
+def capped_settings(config: Config) -> StoreSettings:
+    """Those of a store: whatever goes as a whole is a small part of the cap."""
+    settings, cap = config.store_settings(), config.retention.size_cap
+    if cap is None:
+        return settings
+    segment = min(settings.segment.target_bytes, _part(cap, _SEGMENTS * config.workers))
+    log_file = _part(cap, _LOG_FILES * config.workers)
+    return replace(
+        settings,
+        segment=replace(settings.segment, target_bytes=segment),
+        log=replace(settings.log, rotate_bytes=min(settings.log.rotate_bytes, log_file)),
+        ack_log_bytes=min(settings.ack_log_bytes, log_file),
+    )
+
+
+def _part(cap: int, parts: int) -> int:
+    return max(64 * KIB, cap // parts)
+
+
+def survey(directory: DataDirectory) -> None:
+    """Notes what every store takes, before one is opened: also those that nobody will open."""
+    used = {f"{each.topic}/{each.number}": _size(each.folder) for each in directory.partitions()}
+    begin_ledger(directory.root / LEDGER, used)
+
+
+def _size(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())

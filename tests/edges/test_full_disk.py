@@ -1,0 +1,147 @@
+"""A disk that is full, and not only a cap that is reached."""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from penstock import Bundle, Store
+from penstock.metrics import Metrics
+from penstock.model.errors import DiskFull
+from penstock.model.settings import KIB, SegmentSettings, SizePolicy, StoreSettings
+from penstock.model.slots import LOGS
+from penstock.otel import Signal
+from penstock.storage.files import LocalFiles
+from penstock.store.memory import MemoryBound
+from tests.cli.running import run
+from tests.server.running import Server, serving, until
+from tests.server.samples import traces
+from tests.simulation.faults import FaultyFiles
+
+DISK_BYTES = 24 * 1024 * 1024
+REQUEST_BYTES = 200_000
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A data directory with a file system of its own."""
+    folder = tmp_path / "data"
+    folder.mkdir()
+    mount = ["/bin/mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "tmpfs", str(folder)]
+    allowed = sys.platform == "linux" and os.geteuid() == 0
+    if not allowed or subprocess.run(mount, check=False).returncode:
+        pytest.skip("file systems may not be mounted here")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["/bin/umount", "-l", str(folder)], check=True)
+
+
+def config(policy: str, disk_free: str) -> dict[str, Any]:
+    """Without a cap: only the disk is a limit."""
+    return {
+        "retention": {"size_cap_policy": policy},
+        "segment": {"max_open_duration": "200ms", "target_size": "1MiB"},
+        "wal": {"rotate_size": "1MiB"},
+        "limits": {"disk_free": disk_free},
+        "dedupe": {"window": "0s"},
+    }
+
+
+def send(server: Server) -> Any:
+    """A request that no dictionary makes small."""
+    return server.post(Signal.TRACES, traces(os.urandom(REQUEST_BYTES // 2).hex()))
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("disk_free", ["0", "8MiB"])
+def test_oldest_go_when_the_disk_is_full(small_disk: Path, disk_free: str) -> None:
+    """Three times the disk is taken; what went is counted for whoever lacked it, and named."""
+    data = small_disk
+    with serving(data, config=config("drop_oldest", disk_free)) as server:
+        for _ in range(3 * DISK_BYTES // REQUEST_BYTES):
+            until(lambda: send(server).status == 200)
+        dropped = server.metric("penstock_store_dropped_segments_total")
+        assert dropped > 0
+        assert "for want of room it drops segment 0" in server.errors
+        assert server.metric("penstock_store_evictions_total", reason="size") == dropped
+        until(lambda: server.get("/healthz").status == 200)
+        assert server.stop() == 0
+    [lake] = run("subscribers", "list", "--data-dir", data, "--json").json
+    assert (lake["subscriber"], lake["acked"]) == ("lake", 0)
+    assert lake["dropped"] >= dropped
+    assert run("fsck", data).code == 0
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("disk_free", ["0", "8MiB"])
+def test_with_back_pressure_a_full_disk_is_retryable(small_disk: Path, disk_free: str) -> None:
+    """Nothing goes; clients are told to come again, and get in when there is room."""
+    data, ballast = small_disk, small_disk / "ballast"
+    ballast.write_bytes(bytes(4 * 1024 * 1024))
+    with serving(data, config=config("backpressure", disk_free)) as server:
+        answers = [send(server)]
+        while answers[-1].status == 200:
+            assert len(answers) < DISK_BYTES // REQUEST_BYTES
+            answers.append(send(server))
+        assert answers[-1].status in (429, 503)
+        assert int(answers[-1].headers["retry-after"]) >= 1
+        assert server.metric("penstock_store_dropped_segments_total") == 0
+        ballast.unlink()
+        until(lambda: send(server).status == 200)
+        assert server.stop() == 0
+    assert run("fsck", data).code == 0
+    [topic] = run("topics", "--data-dir", data, "--json").json
+    assert topic["end"] == len(answers)  # of which one was refused, and one came after
+
+
+# --- injected, where nothing can be mounted ----------------------------------------------------
+
+
+def bundle(number: int) -> Bundle:
+    """Of 64 KiB."""
+    text = f"{number:08d}" * (8 * KIB)
+    return Bundle({LOGS: pa.record_batch({"number": [number], "text": [text]})})
+
+
+def opened(folder: Path, files: FaultyFiles, policy: SizePolicy) -> Store:
+    """A store with a segment for each bundle."""
+    settings = StoreSettings(
+        segment=SegmentSettings(target_bytes=64 * KIB, max_open_s=0.05), size_policy=policy
+    )
+    parts: dict[str, Any] = {"metrics": Metrics(), "memory": MemoryBound(), "files": files}
+    return Store.open(folder, settings, registered=["reader"], **parts)
+
+
+@pytest.mark.parametrize("name", ["*.wal", "*.seg.tmp"])
+@pytest.mark.parametrize("policy", list(SizePolicy))
+def test_write_without_space_lets_the_oldest_go_by_policy(
+    tmp_path: Path, name: str, policy: SizePolicy
+) -> None:
+    """In the log and in a segment; with back-pressure everything stays."""
+    files = FaultyFiles(LocalFiles())
+    with opened(tmp_path / "store", files, policy) as store:
+        for number in range(4):
+            store.append_durable(bundle(number))
+            store.flush(60.0)
+        assert len(store.segments) == 4
+        files.fail("pwrite", errno.ENOSPC, name=name)
+        if name == "*.wal":
+            with pytest.raises(DiskFull):  # which is Retryable
+                store.append_durable(bundle(4))
+        store.append_durable(bundle(4))
+        store.flush(60.0)
+        if policy is SizePolicy.DROP_OLDEST:
+            until(lambda: store.subscribers()[0].dropped > 0)
+            assert all(info.segment_seq >= 1 for info in store.segments)
+        else:
+            assert store.subscribers()[0].dropped == 0
+            assert [info.segment_seq for info in store.segments][:4] == [0, 1, 2, 3]
