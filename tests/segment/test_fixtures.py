@@ -10,7 +10,7 @@ import pytest
 from penstock.model.slots import LOG_ATTRS, LOGS
 from penstock.segment import SegmentInfo, SegmentReader, read_info, segment_name
 from penstock.storage import LocalFiles
-from tests.segment import fixture_v1
+from tests.segment import fixture_v1, fixture_v2
 from tests.segment.helpers import contents
 
 FIXTURES = Path(__file__).parent.parent / "fixtures"
@@ -64,3 +64,19 @@ def test_the_same_bundles_still_make_segments_of_the_same_contents(tmp_path: Pat
     )
     assert [s.fingerprint for s in new.streams] == [s.fingerprint for s in old.streams]
     assert [new.manifest(n) for n in range(4)] == [old.manifest(n) for n in range(4)]
+
+
+def test_version_2_is_read() -> None:
+    """Two families of one slot, and every bundle as it was."""
+    path = FIXTURES / "segment-v2" / segment_name(fixture_v2.SEGMENT_SEQ)
+    reader = SegmentReader.open(LocalFiles(), path)
+    expected = fixture_v2.bundles()
+    assert [contents(reader.bundle(n).bundle) for n in range(4)] == [*map(contents, expected)]
+    assert (reader.version, reader.slots) == (2, (LOGS,))
+    assert [schema.field("number").type for schema in reader.schemas(LOGS)] == [
+        pa.int64(),
+        pa.float64(),
+    ]
+    found = [batch["number"].to_pylist() for batch in reader.batches(LOGS)]
+    assert found == [[1, 2**62], [0.5], [3], [4]]
+    assert reader.verify() == []
