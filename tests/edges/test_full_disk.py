@@ -22,7 +22,8 @@ from penstock.otel import Signal
 from penstock.storage.files import LocalFiles
 from penstock.store.memory import MemoryBound
 from tests.cli.running import run
-from tests.server.running import Server, serving, until
+from tests.patience import PATIENCE_S, until
+from tests.server.running import Server, serving
 from tests.server.samples import traces
 from tests.simulation.faults import FaultyFiles
 
@@ -61,7 +62,6 @@ def send(server: Server) -> Any:
     return server.post(Signal.TRACES, traces(os.urandom(REQUEST_BYTES // 2).hex()))
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("disk_free", ["0", "8MiB"])
 def test_oldest_go_when_the_disk_is_full(small_disk: Path, disk_free: str) -> None:
     """Three times the disk is taken; what went is counted for whoever lacked it, and named."""
@@ -81,7 +81,6 @@ def test_oldest_go_when_the_disk_is_full(small_disk: Path, disk_free: str) -> No
     assert run("fsck", data).code == 0
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("disk_free", ["0", "8MiB"])
 def test_with_back_pressure_a_full_disk_is_retryable(small_disk: Path, disk_free: str) -> None:
     """Nothing goes; clients are told to come again, and get in when there is room."""
@@ -131,14 +130,14 @@ def test_write_without_space_lets_the_oldest_go_by_policy(
     with opened(tmp_path / "store", files, policy) as store:
         for number in range(4):
             store.append_durable(bundle(number))
-            store.flush(60.0)
+            store.flush(PATIENCE_S)
         assert len(store.segments) == 4
         files.fail("pwrite", errno.ENOSPC, name=name)
         if name == "*.wal":
             with pytest.raises(DiskFull):  # which is Retryable
                 store.append_durable(bundle(4))
         store.append_durable(bundle(4))
-        store.flush(60.0)
+        store.flush(PATIENCE_S)
         if policy is SizePolicy.DROP_OLDEST:
             until(lambda: store.subscribers()[0].dropped > 0)
             assert all(info.segment_seq >= 1 for info in store.segments)

@@ -11,7 +11,8 @@ import pytest
 from penstock.otel import Signal
 from penstock.query.remote import RemoteSubscriber
 from tests.cli.running import finish, run, start
-from tests.server.running import Server, serving, until
+from tests.patience import until
+from tests.server.running import Server, serving
 from tests.server.samples import traces
 
 NAMESPACES = [f"team-{number}" for number in range(10)]
@@ -59,7 +60,7 @@ def test_every_row_reaches_the_lake_though_another_was_quicker(tmp_path: Path) -
     assert {row["topic"] for row in registered(data) if row["subscriber"] == "lake"} == {
         f"/{namespace}/traces" for namespace in NAMESPACES
     }
-    ran = finish(start("pipeline", "run", "--once", "--data-dir", data), patience_s=300)
+    ran = finish(start("pipeline", "run", "--once", "--data-dir", data))
     assert ran.code == 0, ran.err
     counted = "SELECT namespace, count(*) AS n FROM spans GROUP BY namespace ORDER BY namespace"
     answer = finish(start("query", f"--data-dir={data}", "--tier=cold", "--format=json", counted))

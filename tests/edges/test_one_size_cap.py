@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 from penstock.otel import Signal
-from tests.server.running import PATIENCE_S, Server, serving, until
+from tests.patience import PATIENCE_S, until
+from tests.server.running import Server, serving
 from tests.server.samples import logs, traces
 
 CAP = 24_000_000
@@ -92,7 +93,6 @@ def fill(server: Server, namespace: str) -> int:
 
 
 @pytest.mark.parametrize(("sharing", "workers"), [("even", 1), ("fair", 2)])
-@pytest.mark.timeout(300)
 def test_six_namespaces_stay_under_one_cap(tmp_path: Path, sharing: str, workers: int) -> None:
     """All of them send until they are put off; that is retryable, and shows in health."""
     data, config = tmp_path / "data", retention(size_cap_sharing=sharing)
@@ -108,7 +108,6 @@ def test_six_namespaces_stay_under_one_cap(tmp_path: Path, sharing: str, workers
     assert on_disk(data) <= CAP + workers * SEGMENT_BYTES
 
 
-@pytest.mark.timeout(300)
 def test_oldest_go_for_the_newest_of_all_namespaces(tmp_path: Path) -> None:
     """Three times the cap, and everything is taken; the disk never holds more than the cap."""
     data = tmp_path / "data"
@@ -126,7 +125,6 @@ def test_oldest_go_for_the_newest_of_all_namespaces(tmp_path: Path) -> None:
         assert server.metric("penstock_store_dropped_segments_total") > 0
 
 
-@pytest.mark.timeout(300)
 def test_new_topics_wait_while_the_cap_has_no_room_for_them(tmp_path: Path) -> None:
     """Retryable: they come in when others have let go. The others go on."""
     data = tmp_path / "data"
