@@ -39,7 +39,7 @@ def part(payload: bytes) -> bytes:
 
 CASES = {
     "whole": (whole(message("whole")), OK, 1),
-    "in two frames": (
+    "in frames": (
         part(message("in frames")[:9]) + whole(message("in frames")[9:]),
         OK,
         1,

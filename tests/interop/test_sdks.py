@@ -72,7 +72,7 @@ def test_what_sdks_send_is_the_same_in_the_lake(server: Server, sent: Sent) -> N
         pytest.skip("; ".join(sent.missing.values()))
     data = Path(server.ready["data_dir"])
     assert server.ask("POST", "/api/v1/flush", port="web").status == 200
-    run = finish(start("pipeline", "run", "--once", "--data-dir", data), 300)
+    run = finish(start("pipeline", "run", "--once", "--data-dir", data), 900)
     assert run.code == 0, run.err
     arrived = Arrived(data, "cold")
     for ways in sent.ids.values():
