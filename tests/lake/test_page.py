@@ -7,6 +7,7 @@ import json
 import re
 from pathlib import Path
 
+from penstock.lake.columns import PROPERTY as COLUMNS
 from penstock.lake.layout import batch_key, data_path, replacement_key
 from penstock.lake.parquet import ROW_GROUP_ROWS
 from penstock.lake.positions import (
@@ -36,6 +37,7 @@ def test_the_table_of_properties_is_the_code_s() -> None:
         "schema.name-mapping.default",
         f"{WRITER_EPOCH}.<source>",
         PROPERTY,
+        COLUMNS,
         VERSION_NAME,
         f"{POSITION_PREFIX}<source><topic>.<partition>",
     }

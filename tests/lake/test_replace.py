@@ -14,7 +14,7 @@ from penstock.lake.positions import read_epochs, read_positions
 from penstock.lake.replace import replace
 from penstock.lake.target import Target
 from penstock.lake.writer import write_rows
-from penstock.model.errors import CommitConflict, FilesReplaced, InvalidArgument
+from penstock.model.errors import CommitConflict, FilesReplaced, InvalidArgument, NotHonoured
 
 from .helpers import DAY, NEXT_DAY, Flush, compact, numbers, spans
 from .test_commit import intercept
@@ -116,7 +116,7 @@ def test_files_of_another_partitioning_are_refused(table: Table) -> None:
         spec.add_identity("namespace")
     with pytest.raises(CommitConflict, match="partition spec"):
         replace(table, old, merged)
-    with pytest.raises(InvalidArgument, match="not partitioned by day alone"):
+    with pytest.raises(NotHonoured, match="not partitioned by day alone"):
         Target.of(table)
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
+from pyiceberg.types import StringType
 
 from penstock.lake.arrow import arrow_schema
 from penstock.lake.schemas import SPANS, TABLES
@@ -54,7 +55,7 @@ def test_a_table_is_parted_by_day_and_sorted_by_service_and_time(table: Table) -
     assert (target.time_column, target.sorted_by) == ("time", ("service_name", "time"))
     assert table.location().endswith("/lake/spans")
     assert table.format_version == 2
-    assert table.properties["commit.retry.num-retries"] == "0"
+    assert "commit.retry.num-retries" not in table.properties
     assert table.name_mapping() is not None
 
 
@@ -108,11 +109,46 @@ def test_columns_that_we_do_not_know_stay(lake: Lake) -> None:
     assert table.scan().to_arrow()["http_route"].null_count == 3
 
 
-def test_retries_that_somebody_turned_on_are_turned_off(lake: Lake, table: Table) -> None:
-    """With them a fenced writer's commit would be repeated."""
+def test_a_table_of_an_earlier_version_no_longer_forbids_retries(lake: Lake, table: Table) -> None:
+    """Every other engine's commit would fail at the first collision; `date` gets its bounds."""
+    bounds = "write.metadata.metrics.column.date"
+    with table.transaction() as transaction:
+        transaction.set_properties({"commit.retry.num-retries": "0"})
+        transaction.remove_properties(bounds, "penstock.columns")
+    properties = lake.table("spans").properties
+    assert "commit.retry.num-retries" not in properties
+    assert properties[bounds] == "truncate(16)"
+    assert "penstock.columns" in properties
+
+
+def test_what_others_set_of_retries_stays(lake: Lake, table: Table) -> None:
+    """It is theirs: our own commits are tried once, whatever the table says."""
     with table.transaction() as transaction:
         transaction.set_properties({"commit.retry.num-retries": "4"})
-    assert lake.table("spans").properties["commit.retry.num-retries"] == "0"
+    assert lake.table("spans").properties["commit.retry.num-retries"] == "4"
+
+
+def test_a_column_that_was_dropped_stays_dropped(lake: Lake, table: Table) -> None:
+    """It is not written any more, and comes back when somebody adds it."""
+    with table.update_schema() as update:
+        update.delete_column("status_message")
+    table = lake.table("spans")
+    assert "status_message" not in table.schema().column_names
+    Flush(table).flush(spans(range(2)))
+    with table.update_schema() as update:
+        update.add_column("status_message", StringType())
+    table = lake.table("spans")
+    assert "status_message" not in Target.of(table).dropped
+
+
+def test_a_renamed_column_is_written_as_the_one_it_was(lake: Lake, table: Table) -> None:
+    """By its number: whoever reads the table finds it by the new name."""
+    with table.update_schema() as update:
+        update.rename_column("name", "operation")
+    table = lake.table("spans")
+    assert "name" not in table.schema().column_names
+    Flush(table).flush(spans(range(2)))
+    assert table.scan().to_arrow()["operation"].to_pylist() == ["GET /cart"] * 2
 
 
 def test_any_catalog_can_be_configured(tmp_path: Path) -> None:

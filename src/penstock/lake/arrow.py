@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.schema import Schema
 
-from penstock.model.errors import InvalidArgument
+from penstock.model.errors import InvalidArgument, NotHonoured
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -52,7 +52,25 @@ def conform(rows: pa.Table, columns: pa.Schema) -> pa.Table:
     table does not have is an InvalidArgument: open the table with the new schema first.
     """
     wanted = sharing(numbered(rows.column_names, columns), rows.schema)
-    return rows if rows.schema.equals(wanted, check_metadata=False) else rows.cast(wanted)
+    if rows.schema.equals(wanted, check_metadata=False):
+        return rows
+    for field in wanted:
+        _check_kept(field.name, rows.schema.field(field.name).type, field.type)
+    return rows.cast(wanted)
+
+
+def _check_kept(name: str, held: pa.DataType, wanted: pa.DataType) -> None:
+    """NotHonoured where the table has no place any more for a value that the rows have."""
+    if pa.types.is_struct(held) and pa.types.is_struct(wanted):
+        there = {field.name: field.type for field in wanted}
+        for field in held:
+            if field.name not in there:
+                raise NotHonoured(
+                    f"{name}.{field.name} is not in the table any more, and Penstock writes it"
+                )
+            _check_kept(f"{name}.{field.name}", field.type, there[field.name])
+    elif pa.types.is_list(held) and pa.types.is_list(wanted):
+        _check_kept(name, held.value_type, wanted.value_type)
 
 
 def sharing(columns: pa.Schema, rows: pa.Schema) -> pa.Schema:
@@ -74,9 +92,9 @@ def _sharing(field: pa.Field, held: pa.DataType) -> pa.Field:
         )
         return field.with_type(pa.map_(key, item))
     if pa.types.is_struct(wanted) and pa.types.is_struct(held):
-        return field.with_type(
-            pa.struct([_sharing(each, held.field(each.name).type) for each in wanted])
-        )
+        there = {each.name: each.type for each in held}
+        inside = [_sharing(each, there.get(each.name, each.type)) for each in wanted]
+        return field.with_type(pa.struct(inside))
     if pa.types.is_list(wanted) and pa.types.is_list(held):
         return field.with_type(pa.list_(_sharing(wanted.value_field, held.value_type)))
     return field

@@ -11,7 +11,7 @@ from pyiceberg.table.update.snapshot import ExpireSnapshots
 from penstock.lake.files import files_before
 from penstock.lake.listing import modified_s
 from penstock.lake.replace import take_out
-from penstock.lake.transaction import SnapshotTransaction
+from penstock.lake.transaction import SnapshotTransaction, check_format
 from penstock.model.errors import CommitContended, FilesReplaced
 
 if TYPE_CHECKING:
@@ -64,6 +64,7 @@ def expire_snapshots(table: Table, before: datetime) -> int:
         old = _snapshots(table, before)
         if not old:
             return 0
+        check_format(table)
         base = table.metadata_location
         transaction = SnapshotTransaction(table)
         ExpireSnapshots(transaction).by_ids(old).commit()

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date, timedelta
 from functools import lru_cache
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 from pyiceberg.io.pyarrow import (
@@ -12,12 +13,17 @@ from pyiceberg.io.pyarrow import (
     data_file_statistics_from_parquet_metadata,
     parquet_path_to_id_mapping,
 )
-from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
-from pyiceberg.table import ALWAYS_TRUE
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestContent
+from pyiceberg.table import ALWAYS_TRUE, ManifestGroupPlanner
 from pyiceberg.transforms import DayTransform
 from pyiceberg.typedef import Record
 
 from penstock.lake.arrow import schema_of
+from penstock.lake.columns import own_numbers
+from penstock.lake.deletes import check_readable, plain_path
+from penstock.lake.glance import table_columns
+from penstock.lake.manifests import delete_index, global_specs
+from penstock.lake.promoted import of_properties
 from penstock.model.errors import CommitConflict
 
 if TYPE_CHECKING:
@@ -25,8 +31,12 @@ if TYPE_CHECKING:
 
     import pyarrow.parquet as pq
     from pyiceberg.io.pyarrow import StatisticsCollector
+    from pyiceberg.manifest import ManifestEntry
+    from pyiceberg.schema import Schema
     from pyiceberg.table import Table
 
+    from penstock.lake.columns import Columns
+    from penstock.lake.deletes import DeleteIndex, Deletions
     from penstock.lake.target import Target
 
 _EPOCH: Final = date(1970, 1, 1)
@@ -41,6 +51,8 @@ class LiveFile:
     bytes: int
     day: date | None
     spec_id: int
+    deletes: Deletions | None = field(default=None, kw_only=True)
+    """What was deleted of it; None: nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,12 +79,86 @@ def live_files(table: Table, row_filter: str = "") -> Iterator[LiveFile]:
     """The files of the table as it was last loaded that may have rows of the filter.
 
     Reads the manifests that may name some. A file of another partition spec is passed over, since
-    nothing here has written it.
+    nothing here has written it. NotHonoured: one is of a kind that nothing here reads.
     """
-    for task in table.scan(row_filter or ALWAYS_TRUE).plan_files():
-        file = live_file(table, task.file)
+    deletes = delete_index_of(table)
+    for entry in data_entries(table, row_filter):
+        file = live_file(table, entry, deletes)
         if file is not None:
             yield file
+
+
+def data_entries(table: Table, row_filter: str = "") -> Iterator[ManifestEntry]:
+    """The entries of data files of the table as it was last loaded."""
+    # Not by `plan_files`: that stops at equality deletes, and does not know where vectors are.
+    snapshot = table.current_snapshot()
+    manifests = snapshot.manifests(table.io) if snapshot else []
+    data = [each for each in manifests if each.content is ManifestContent.DATA]
+    planner = ManifestGroupPlanner(table.metadata, table.io, row_filter or ALWAYS_TRUE)
+    return chain.from_iterable(planner.plan_manifest_entries(data))
+
+
+def delete_index_of(table: Table) -> DeleteIndex | None:
+    """The deletes of the table as it was last loaded; None where there are none."""
+    snapshot = table.current_snapshot()
+    manifests = snapshot.manifests(table.io) if snapshot else []
+    named = [
+        (each.manifest_path, each.sequence_number, each.partition_spec_id)
+        for each in manifests
+        if each.content is ManifestContent.DELETES
+    ]
+    specs = [spec.model_dump(by_alias=True) for spec in table.metadata.partition_specs]
+    whole = global_specs(_with_texts(spec) for spec in specs)
+    return delete_index(lambda path: table.io.new_input(path).open(), named, whole)
+
+
+def _with_texts(spec: dict[str, Any]) -> dict[str, Any]:
+    fields = [{**each, "transform": str(each["transform"])} for each in spec["fields"]]
+    return {**spec, "fields": fields}
+
+
+def own_columns(table: Table, names: Iterable[str]) -> dict[str, int]:
+    """The numbers of Penstock's columns that the table, as it was last loaded, has or had."""
+    schemas = sorted(table.metadata.schemas, key=lambda schema: schema.schema_id)
+    history = [_fields(schema) for schema in schemas]
+    return own_numbers(names, table.properties, history, _fields(table.schema()))
+
+
+def _fields(schema: Schema) -> list[dict[str, Any]]:
+    return [{"name": field.name, "id": field.field_id} for field in schema.fields]
+
+
+def deletes_of(table: Table, files: Iterable[LiveFile]) -> dict[str, Deletions | None]:
+    """By path: what is deleted of the files in the table as it was last loaded."""
+    wanted, index = {file.path: file.deletes for file in files}, delete_index_of(table)
+    if index is None:
+        return dict.fromkeys(wanted)
+    entries = (entry for entry in data_entries(table) if entry.data_file.file_path in wanted)
+    found = {entry.data_file.file_path: live_file(table, entry, index) for entry in entries}
+    return {path: None if (file := found.get(path)) is None else file.deletes for path in wanted}
+
+
+def columns_of_table(table: Table) -> Columns:
+    """How the files of the table, as it was last loaded, are read."""
+    metadata = table.metadata
+    schemas = [schema.model_dump(by_alias=True, mode="json") for schema in metadata.schemas]
+    promoted = of_properties(table.properties)
+    name = table.name()[-1]
+    return table_columns(name, promoted, table.properties, schemas, metadata.current_schema_id)
+
+
+def parts_of(file: DataFile) -> tuple[Any, ...]:
+    """The partition of a file."""
+    return tuple(file.partition[place] for place in range(len(file.partition)))
+
+
+def described(file: DataFile) -> dict[str, Any]:
+    """A file as its manifest has it, as far as it matters whether it can be read."""
+    return {
+        "content": int(file.content),
+        "file_format": file.file_format.value,
+        "key_metadata": file.key_metadata,
+    }
 
 
 def files_of_day(table: Table, day: date | None) -> list[LiveFile]:
@@ -89,14 +175,21 @@ def files_before(table: Table, day: date) -> list[LiveFile]:
     return [*dated, *files_of_day(table, None)]
 
 
-def live_file(table: Table, file: DataFile) -> LiveFile | None:
-    """A file of a manifest; None where its partition is not a day."""
-    fields = table.specs()[file.spec_id].fields
+def live_file(table: Table, entry: ManifestEntry, deletes: DeleteIndex | None) -> LiveFile | None:
+    """A file of a manifest, with what was deleted of it; None where its partition is not a day."""
+    file = entry.data_file
+    check_readable(described(file), file.file_path)
+    spec_id = file.spec_id
+    fields = table.specs()[spec_id].fields
     if len(fields) != 1 or not isinstance(fields[0].transform, DayTransform):
         return None
     number = file.partition[0]
     day = None if number is None else _EPOCH + timedelta(days=number)
-    return LiveFile(file.file_path, file.record_count, file.file_size_in_bytes, day, file.spec_id)
+    found = deletes and deletes.of(
+        plain_path(file.file_path), entry.sequence_number or 0, spec_id, parts_of(file)
+    )
+    rows, size = file.record_count, file.file_size_in_bytes
+    return LiveFile(file.file_path, rows, size, day, spec_id, deletes=found or None)
 
 
 def data_file(file: LiveFile) -> DataFile:

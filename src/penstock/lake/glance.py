@@ -12,21 +12,34 @@ import json
 import os
 import sqlite3
 import struct
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from datetime import date
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import unquote, urlsplit
 
+from penstock.lake.columns import columns_document, columns_of, number_of, recorded
+from penstock.lake.deletes import check_readable, plain_path
 from penstock.lake.layout import data_folder
+from penstock.lake.manifests import (
+    DELETED,
+    DELETES,
+    delete_index,
+    global_specs,
+    partition_of,
+    records,
+    sequence_of,
+)
 from penstock.lake.positions import decode_epochs, decode_positions
-from penstock.lake.promoted import of_properties
+from penstock.lake.promoted import of_properties, with_columns
+from penstock.lake.schemas import TABLES
 from penstock.model.errors import Damaged
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from datetime import date
+    from collections.abc import Iterable, Iterator, Mapping
 
+    from penstock.lake.columns import Columns
+    from penstock.lake.deletes import DeleteIndex, Deletions
     from penstock.lake.promoted import Promoted
     from penstock.lake.settings import LakeSettings
     from penstock.model.positions import Positions
@@ -36,7 +49,6 @@ MANIFESTS_KEPT: Final = 256
 LOCK_WAIT_S: Final = 5.0
 """How long a catalog may be locked before it counts as unreadable."""
 _LOOKS: Final = 5
-_DELETED: Final = 2
 _CUT_BYTES: Final = 16
 """Bounds of texts are cut there."""
 _MICROSECONDS: Final = struct.Struct("<q")
@@ -56,6 +68,10 @@ class ColdFile:
     """Of all its rows; None where they may have several."""
     sequence: int = 0
     """Of the commit that brought it: later ones have higher numbers."""
+    deletes: Deletions | None = None
+    """What was deleted of it; None: nothing."""
+    columns: Columns | None = field(default=None, compare=False, repr=False)
+    """How its columns are found. None: by their names, all of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +85,8 @@ class Glance:
     """Attributes with columns of their own."""
     claims: frozenset[str] = frozenset()
     """The sources that have a writer."""
+    columns: Columns | None = None
+    """Those of the table; None where there is no table."""
     identity: str = ""
     """Of the table: one that is made anew in the same place is another. Empty: there is none."""
 
@@ -105,27 +123,55 @@ def _glance(settings: LakeSettings, table: str) -> Glance:
         metadata = _metadata(settings, table)
         if not metadata:
             return NOTHING
-        files = tuple(_under(settings, table, metadata, _files(metadata)))
         properties = metadata.get("properties", {})
-        positions, claims = decode_positions(properties), frozenset(decode_epochs(properties))
         promoted = of_properties(properties)
-        return Glance(files, positions, promoted, claims, metadata["table-uuid"])
+        columns = table_columns(
+            table, promoted, properties, metadata["schemas"], metadata["current-schema-id"]
+        )
+        moved = _moved(settings, table, metadata)
+        files = (_moved_file(file, moved) for file in _files(metadata, columns))
+        positions, claims = decode_positions(properties), frozenset(decode_epochs(properties))
+        identity = metadata["table-uuid"]
+        return Glance(tuple(files), positions, promoted, claims, columns, identity)
     except FileNotFoundError:
         raise
     except (OSError, ValueError, KeyError, StopIteration, EOFError, TypeError) as error:
         raise Damaged(f"the metadata of the table {table} cannot be read: {error}") from error
 
 
-def _under(
-    settings: LakeSettings, table: str, metadata: Mapping[str, Any], files: Iterator[ColdFile]
-) -> Iterator[ColdFile]:
-    """By the paths that the warehouse has now: it may have had another name."""
+def table_columns(
+    table: str,
+    promoted: Iterable[Promoted],
+    properties: Mapping[str, str],
+    schemas: list[dict[str, Any]],
+    current_id: int,
+) -> Columns:
+    """The columns of a table, of its metadata."""
+    ours = with_columns(TABLES[table], promoted).names if table in TABLES else ()
+    names = dict.fromkeys([*ours, *recorded(properties)])
+    return columns_of(columns_document(names, properties, schemas, current_id))
+
+
+def _moved(settings: LakeSettings, table: str, metadata: Mapping[str, Any]) -> tuple[str, str]:
+    """The folder that the table had when it was made, and the one that it has now."""
     place = str(local_path(metadata.get("location", "")))
-    here = str(Path(settings.warehouse) / table)
-    for file in files:
-        if place != here and file.path.startswith(f"{place}/"):
-            file = replace(file, path=here + file.path[len(place) :])
-        yield file
+    return place, str(Path(settings.warehouse) / table)
+
+
+def _moved_path(path: str, moved: tuple[str, str]) -> str:
+    place, here = moved
+    return here + path[len(place) :] if place != here and path.startswith(f"{place}/") else path
+
+
+def _moved_file(file: ColdFile, moved: tuple[str, str]) -> ColdFile:
+    """By the paths that the warehouse has now: it may have had another name."""
+    if moved[0] == moved[1]:
+        return file
+    deletes = file.deletes
+    if deletes is not None:
+        files = (replace(each, path=_moved_path(each.path, moved)) for each in deletes.files)
+        deletes = replace(deletes, files=tuple(files))
+    return replace(file, path=_moved_path(file.path, moved), deletes=deletes)
 
 
 def glance_at_positions(settings: LakeSettings, table: str) -> Positions:
@@ -183,34 +229,78 @@ def _check_never_there(settings: LakeSettings, table: str, problem: str) -> None
             raise Damaged(f"{problem}, though {folder} has files of it")
 
 
-def _files(metadata: Mapping[str, Any]) -> Iterator[ColdFile]:
+def _files(metadata: Mapping[str, Any], columns: Columns) -> Iterator[ColdFile]:
     current = metadata.get("current-snapshot-id")
     if current in (None, -1):
         return
     snapshot = next(s for s in metadata["snapshots"] if s["snapshot-id"] == current)
-    numbers = _field_numbers(metadata)
-    for manifest in _records(snapshot["manifest-list"]):
-        yield from _files_of(manifest["manifest_path"], manifest["sequence_number"], numbers)
+    numbers = field_numbers(columns)
+    how = None if columns.is_plain else columns
+    manifests = list(_records(snapshot["manifest-list"]))
+    deletes = _deletes(metadata, manifests)
+    for manifest in manifests:
+        if manifest.get("content", 0) != DELETES:
+            sequence, spec_id = manifest.get("sequence_number", 0), manifest["partition_spec_id"]
+            listed = _files_of(manifest["manifest_path"], sequence, numbers)
+            if deletes is None and how is None:
+                yield from (file for file, _ in listed)
+            else:
+                yield from (_with(file, part, spec_id, deletes, how) for file, part in listed)
+
+
+def _with(
+    file: ColdFile,
+    partition: tuple[Any, ...],
+    spec_id: int,
+    deletes: DeleteIndex | None,
+    columns: Columns | None,
+) -> ColdFile:
+    found = deletes.of(file.path, file.sequence, spec_id, partition) if deletes else None
+    return replace(file, deletes=found, columns=columns)
+
+
+def _deletes(metadata: Mapping[str, Any], manifests: list[dict[str, Any]]) -> DeleteIndex | None:
+    named = tuple(
+        (each["manifest_path"], each["sequence_number"], each["partition_spec_id"])
+        for each in manifests
+        if each.get("content", 0) == DELETES
+    )
+    return _index_of(named, global_specs(metadata["partition-specs"])) if named else None
+
+
+@lru_cache(maxsize=16)
+def _index_of(
+    manifests: tuple[tuple[str, int, int], ...], whole: frozenset[int]
+) -> DeleteIndex | None:
+    return delete_index(lambda path: local_path(path).open("rb"), manifests, whole)
 
 
 @lru_cache(maxsize=MANIFESTS_KEPT)
-def _files_of(manifest: str, sequence: int, numbers: tuple[int, int]) -> tuple[ColdFile, ...]:
-    """Manifests never change, so those that were read are remembered."""
+def _files_of(
+    manifest: str, sequence: int, numbers: tuple[int, int]
+) -> tuple[tuple[ColdFile, tuple[Any, ...]], ...]:
+    """With their partitions. Manifests never change, so those that were read are remembered."""
     return tuple(
-        _file(entry["data_file"], entry["sequence_number"] or sequence, *numbers)
+        (
+            _file(entry["data_file"], sequence_of(entry, sequence), *numbers),
+            partition_of(entry["data_file"]),
+        )
         for entry in _records(manifest)
-        if entry["status"] != _DELETED
+        if entry["status"] != DELETED
     )
 
 
 def _file(fields: Mapping[str, Any], sequence: int, time: int, namespace: int) -> ColdFile:
+    path = str(local_path(fields["file_path"]))
+    check_readable(fields, path)
     lower, upper = (fields[name] for name in ("lower_bounds", "upper_bounds"))
     nulls = _bound(fields["null_value_counts"], namespace)
+    day = next(iter(fields["partition"].values()), None)
     return ColdFile(
-        str(local_path(fields["file_path"])),
+        path,
         fields["record_count"],
         fields["file_size_in_bytes"],
-        next(iter(fields["partition"].values()), None),
+        day if type(day) is date else None,
         times_between(_bound(lower, time), _bound(upper, time)),
         only_text(_bound(lower, namespace), _bound(upper, namespace), nulls),
         sequence,
@@ -235,22 +325,17 @@ def _bound(values: list[dict[str, Any]] | None, number: int) -> Any:
     return next((each["value"] for each in values or () if each["key"] == number), None)
 
 
-def _field_numbers(metadata: Mapping[str, Any]) -> tuple[int, int]:
-    """Those of `time` and `namespace`."""
-    current = metadata["current-schema-id"]
-    schema = next(s for s in metadata["schemas"] if s["schema-id"] == current)
-    numbers = {field["name"]: field["id"] for field in schema["fields"]}
-    return numbers["time"], numbers["namespace"]
+def field_numbers(columns: Columns) -> tuple[int, int]:
+    """Those of `time` and `namespace`; -1 where the table has no such column."""
+    found = {each.name: number_of(each) for each in columns.schema}
+    return found.get("time") or -1, found.get("namespace") or -1
 
 
 def _records(location: str) -> Iterator[dict[str, Any]]:
-    import fastavro
-
     with local_path(location).open("rb") as file:
-        yield from fastavro.reader(file)  # type: ignore[misc]  # records of our own tables
+        yield from records(file)
 
 
 def local_path(location: str) -> Path:
     """Where a file is that a manifest names."""
-    parts = urlsplit(location)
-    return Path(unquote(parts.path)) if parts.scheme == "file" else Path(location)
+    return Path(plain_path(location))

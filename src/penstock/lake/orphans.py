@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from pyiceberg.manifest import read_manifest_list
 
+from penstock.lake.deletes import plain_path
 from penstock.lake.layout import data_folder, key_of, may_be_in_flight, metadata_folder
 from penstock.lake.listing import stored_files
 from penstock.lake.positions import read_epochs, read_positions
@@ -70,14 +71,16 @@ class _Live:
         self._io = io
         self._seen: set[str] = set()
         self.paths: set[str] = set()
+        """As a listing has them: other engines name local files by `file:` too."""
 
     def add_table(self, table: Table) -> None:
         """All snapshots that the table remembers."""
         metadata = table.metadata
-        self.paths.add(table.metadata_location)
-        self.paths.update(entry.metadata_file for entry in metadata.metadata_log)
-        self.paths.update(file.statistics_path for file in metadata.statistics)
-        self.paths.update(file.statistics_path for file in metadata.partition_statistics)
+        named = [table.metadata_location]
+        named += [entry.metadata_file for entry in metadata.metadata_log]
+        named += [file.statistics_path for file in metadata.statistics]
+        named += [file.statistics_path for file in metadata.partition_statistics]
+        self.paths.update(map(plain_path, named))
         for snapshot in metadata.snapshots:
             self.add_list(snapshot.manifest_list)
 
@@ -91,9 +94,9 @@ class _Live:
 
     def add_list(self, path: str) -> None:
         """A snapshot, by its list of manifests."""
-        if path in self.paths:
+        if plain_path(path) in self.paths:
             return
-        self.paths.add(path)
+        self.paths.add(plain_path(path))
         for manifest in read_manifest_list(self._io.new_input(path)):
             self._add_manifest(manifest)
 
@@ -101,9 +104,9 @@ class _Live:
         if manifest.manifest_path in self._seen:
             return
         self._seen.add(manifest.manifest_path)
-        self.paths.add(manifest.manifest_path)
+        self.paths.add(plain_path(manifest.manifest_path))
         for entry in manifest.fetch_manifest_entry(self._io, discard_deleted=True):
-            self.paths.add(entry.data_file.file_path)
+            self.paths.add(plain_path(entry.data_file.file_path))
 
 
 def _stored(table: Table) -> list[StoredFile]:
@@ -112,7 +115,7 @@ def _stored(table: Table) -> list[StoredFile]:
 
 
 def _check_present(io: FileIO, live: set[str], found: list[StoredFile]) -> None:
-    for path in sorted(live - {file.path for file in found}):
+    for path in sorted(live - {plain_path(file.path) for file in found}):
         if not io.new_input(path).exists():  # otherwise written since the listing, or elsewhere
             raise Damaged(f"{path} is missing from the table; no file was removed")
 
@@ -142,7 +145,7 @@ def _old(found: list[StoredFile], oldest_s: float) -> list[StoredFile]:
 
 
 def _is_orphan(table: Table, file: StoredFile, live: set[str]) -> bool:
-    if file.path in live or not file.path.endswith(_OURS):
+    if plain_path(file.path) in live or not file.path.endswith(_OURS):
         return False
     return not may_be_in_flight(file.path, read_positions(table), read_epochs(table))
 

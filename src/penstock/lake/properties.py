@@ -3,7 +3,6 @@
 | property | value | why |
 |---|---|---|
 | `format-version` | 2 | what every engine reads and pyiceberg writes |
-| `commit.retry.num-retries` | 0 | pyiceberg would repeat a conflicting commit, a fenced one too |
 | `write.metadata.delete-after-commit.enabled` | true | each commit writes a new metadata file |
 | `write.metadata.previous-versions-max` | 20 | how many of them stay |
 | `commit.manifest-merge.enabled` | true | each commit writes a manifest; they are merged |
@@ -33,18 +32,19 @@ MANIFESTS_MERGED_AT: Final = "penstock.manifests-merged-at"
 _MANIFESTS_MERGED_AT: Final = 50
 _MANIFEST_BYTES: Final = 512 * 1024
 _SNAPSHOTS_KEPT: Final = 20
-NO_RETRIES: Final = {TableProperties.COMMIT_NUM_RETRIES: "0"}
-"""Set back whenever a table is opened."""
+_BOUNDS: Final = TableProperties.METRICS_MODE_COLUMN_CONF_PREFIX
+_BOUNDED: Final = "truncate(16)"
 _PRUNED_BY: Final = frozenset(
     {
-        *("time", "namespace", "service_name", "trace_id", "name", "duration_ns", "type"),
+        *("time", "date", "namespace", "service_name", "trace_id", "name", "duration_ns", "type"),
         *("start_time_unix_nano", "time_unix_nano", "severity_number"),
         *ORIGIN,
     }
 )
+WRITTEN_FORMAT: Final = 2
+"""The newest format of tables that is written here; newer ones are read."""
 _FIXED: Final = {
-    TableProperties.FORMAT_VERSION: "2",
-    **NO_RETRIES,
+    TableProperties.FORMAT_VERSION: str(WRITTEN_FORMAT),
     TableProperties.METADATA_DELETE_AFTER_COMMIT_ENABLED: "true",
     TableProperties.METADATA_PREVIOUS_VERSIONS_MAX: "20",
     TableProperties.MANIFEST_MERGE_ENABLED: "true",
@@ -80,6 +80,20 @@ def new_table_properties(
     Bounds are kept of the columns `pruned_by` beside the usual ones.
     """
     bounded = (_PRUNED_BY | set(pruned_by)) & set(columns)
-    prefix = TableProperties.METRICS_MODE_COLUMN_CONF_PREFIX
-    bounds = {f"{prefix}.{name}": "truncate(16)" for name in sorted(bounded)}
+    bounds = {f"{_BOUNDS}.{name}": _BOUNDED for name in sorted(bounded)}
     return {**_FIXED, SNAPSHOTS_KEPT: str(kept), **bounds}
+
+
+def outdated(
+    properties: Mapping[str, str], columns: Iterable[str]
+) -> tuple[dict[str, str], list[str]]:
+    """What a table of an earlier version has to get, and what it has to lose.
+
+    Without retries as a property every other engine's commit would fail at the first collision;
+    our own commits are without them by themselves (see `transaction`). `date` had no bounds.
+    """
+    name = f"{_BOUNDS}.date"
+    is_ours = SNAPSHOTS_KEPT in properties and "date" in columns
+    new = {name: _BOUNDED} if is_ours and name not in properties else {}
+    retries = TableProperties.COMMIT_NUM_RETRIES
+    return new, [retries] if properties.get(retries) == "0" else []

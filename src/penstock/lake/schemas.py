@@ -195,6 +195,10 @@ TABLES: Final[Mapping[str, pa.Schema]] = MappingProxyType(
     {"spans": SPANS, "logs": LOGS, "metrics": METRICS}
 )
 """By their names in SQL."""
+USUAL: Final[Mapping[str, pa.Field]] = MappingProxyType(
+    {field.name: field for schema in TABLES.values() for field in schema}
+)
+"""The columns of all of them, by their names."""
 SHARING: Final[Mapping[str, pa.Schema]] = MappingProxyType(
     {
         name: pa.schema([f.with_type(with_shared_strings(f.type)) for f in schema])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+import pyarrow as pa
 from pyiceberg.exceptions import (
     CommitFailedException,
     NoSuchTableError,
@@ -13,9 +14,13 @@ from pyiceberg.exceptions import (
 from pyiceberg.table import TableProperties
 from pyiceberg.transforms import DayTransform, IdentityTransform
 
+from penstock.lake.arrow import arrow_schema
 from penstock.lake.catalog import open_catalog
+from penstock.lake.columns import recorded_as
+from penstock.lake.files import own_columns
+from penstock.lake.parquet import leaf_paths
 from penstock.lake.promoted import of_properties, parse_all, promoted_properties, with_columns
-from penstock.lake.properties import NO_RETRIES, new_table_properties
+from penstock.lake.properties import WRITTEN_FORMAT, new_table_properties, outdated
 from penstock.lake.schemas import RENAMED, TABLES
 from penstock.model.errors import InvalidArgument
 
@@ -24,7 +29,6 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-    import pyarrow as pa
     from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
 
@@ -59,8 +63,9 @@ class Lake:
         """The table as it is now, with every column of `shape`; by default that of `TABLES`.
 
         A missing table is made. Columns that had another name in 0.1 are renamed, which keeps
-        their values. Missing columns are added, null in the rows that are there;
-        columns that the shape does not know stay, and so do the partitions and the order of a
+        their values. Columns that are new are added, null in the rows that are there; one that
+        others renamed is still the same, one that somebody dropped is not added again. Columns
+        that the shape does not know stay, and so do the partitions and the order of a
         table that exists. Several processes may do so at once.
         """
         shape = shape or self._usual(name)
@@ -104,13 +109,24 @@ class Lake:
         table = self.existing(name)
         if table is None:
             return self._create(name, shape)
-        wanted = NO_RETRIES | self._promotion(table.properties) if name in TABLES else NO_RETRIES
-        if not wanted.items() <= table.properties.items():
-            with table.transaction() as transaction:
-                transaction.set_properties(wanted)
+        if table.format_version > WRITTEN_FORMAT:
+            return table  # it can be read; whoever writes to it is told so
         self._rename(table, shape)
-        with table.update_schema() as update:  # commits nothing where nothing is new
-            update.union_by_name(shape.schema)
+        known = own_columns(table, shape.schema.names)
+        missing = [each for each in shape.schema if _is_new(each, known, table)]
+        new, gone = outdated(table.properties, shape.schema.names)
+        new |= self._promotion(table.properties) if name in TABLES else {}
+        with table.transaction() as transaction:  # commits nothing where nothing is new
+            if missing:
+                with transaction.update_schema() as update:
+                    update.union_by_name(pa.schema(missing))
+            now = {f.name: f.field_id for f in transaction.table_metadata.schema().fields}
+            known |= {each.name: now[each.name] for each in missing if each.name not in known}
+            new |= recorded_as(known)
+            if not new.items() <= table.properties.items():
+                transaction.set_properties(new)
+            if gone:
+                transaction.remove_properties(*gone)
         return table
 
     def _rename(self, table: Table, shape: Shape) -> None:
@@ -147,8 +163,10 @@ class Lake:
         with transaction.update_sort_order() as order:
             for column in shape.sorted_by:
                 order.asc(column, IdentityTransform())
-        mapping = transaction.table_metadata.schema().name_mapping.model_dump_json()
-        transaction.set_properties({TableProperties.DEFAULT_NAME_MAPPING: mapping})
+        schema = transaction.table_metadata.schema()
+        mapping = {TableProperties.DEFAULT_NAME_MAPPING: schema.name_mapping.model_dump_json()}
+        numbers = recorded_as({field.name: field.field_id for field in schema.fields})
+        transaction.set_properties(mapping | numbers)
         transaction.commit_transaction()
         return self._catalog.load_table(identifier)
 
@@ -163,3 +181,13 @@ class Lake:
             return {}
         every = parse_all(map(str, {*of_properties(properties), *self._promoted}))
         return promoted_properties(sorted(every))
+
+
+def _is_new(column: pa.Field, known: Mapping[str, int], table: Table) -> bool:
+    """Whether the table never had the column, or never something that is inside of it."""
+    if column.name not in known:
+        return True
+    schemas = [arrow_schema(schema.model_dump_json()) for schema in table.metadata.schemas]
+    had = {path for schema in schemas for path in leaf_paths(schema)}
+    is_there = column.name in table.schema().column_names
+    return is_there and not had.issuperset(leaf_paths(pa.schema([column])))

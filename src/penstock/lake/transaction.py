@@ -12,16 +12,17 @@ import random
 import time
 from typing import TYPE_CHECKING, Any, Final
 
-from pyiceberg.table import Transaction
+from pyiceberg.table import TableProperties, Transaction
 from pyiceberg.table.update import update_table_metadata
 from pyiceberg.table.update.snapshot import ExpireSnapshots
 
-from penstock.lake.properties import snapshots_kept
-from penstock.model.errors import CommitContended
+from penstock.lake.properties import WRITTEN_FORMAT, snapshots_kept
+from penstock.model.errors import CommitContended, NotHonoured
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from pyiceberg.io import FileIO
     from pyiceberg.table import Table
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.update.snapshot import _SnapshotProducer
@@ -47,6 +48,25 @@ class SnapshotTransaction(Transaction):
             self._copy = (base, updates, update_table_metadata(base, updates))
         return self._copy[2]
 
+    @property
+    def io(self) -> FileIO:
+        """Access to the table's files."""
+        return self._table.io
+
+    def commit_transaction(self) -> Table:
+        """Tries it once: pyiceberg would repeat a conflicting commit, a fenced one too.
+
+        As if the table said so, which it must not: it would say so to every other engine.
+        """
+        base = self._table.metadata
+        properties = {**base.properties, TableProperties.COMMIT_NUM_RETRIES: "0"}
+        self._table.metadata = base.model_copy(update={"properties": properties})
+        try:
+            return super().commit_transaction()
+        except BaseException:
+            self._table.metadata = base
+            raise
+
 
 def commit_snapshot(
     table: Table, stage: Callable[[SnapshotTransaction], _SnapshotProducer[Any]]
@@ -56,9 +76,10 @@ def commit_snapshot(
     When another commit came first the table is loaded again and `stage` runs on what that left,
     after a pause with jitter; whatever it raises ends the work, and nothing was committed. A
     commit whose answer was lost is recognised by its snapshot and is not repeated. CommitContended
-    after many attempts.
+    after many attempts; NotHonoured where the table is of a format that is only read here.
     """
     for pause_s in _pauses():
+        check_format(table)
         base = table.metadata_location
         transaction = SnapshotTransaction(table)
         snapshot_id = stage(transaction).snapshot_id
@@ -75,6 +96,15 @@ def commit_snapshot(
         else:
             return snapshot_id
     raise CommitContended(f"the table {table.name()[-1]} was changed by others {_ATTEMPTS} times")
+
+
+def check_format(table: Table) -> None:
+    """NotHonoured where nothing here can write to the table."""
+    if table.format_version > WRITTEN_FORMAT:
+        raise NotHonoured(
+            f"the table {table.name()[-1]} is of Iceberg's format {table.format_version}, which"
+            f" Penstock reads and does not write; it writes format {WRITTEN_FORMAT}"
+        )
 
 
 def forget_snapshots(transaction: SnapshotTransaction) -> None:

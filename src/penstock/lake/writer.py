@@ -51,7 +51,7 @@ def split_by_day(rows: pa.Table, target: Target) -> Iterator[tuple[date | None, 
     """The rows of each day, sorted as the table is; those without a time last."""
     if not rows.num_rows:
         return
-    rows = conform(rows, target.columns)
+    rows = conform(_kept(rows, target), target.columns)
     days = rows[target.time_column].cast(pa.date32())
     keys = {_DAY: days} | {name: rows[name] for name in target.sorted_by}
     order = pc.sort_indices(pa.table(keys), sort_keys=[(name, "ascending") for name in keys])
@@ -64,6 +64,12 @@ def split_by_day(rows: pa.Table, target: Target) -> Iterator[tuple[date | None, 
     for day, end in zip(runs.values.to_pylist(), runs.run_ends.to_pylist(), strict=True):
         yield day, rows.slice(begin, end - begin)
         begin = end
+
+
+def _kept(rows: pa.Table, target: Target) -> pa.Table:
+    """Without the columns that somebody dropped from the table."""
+    gone = [name for name in rows.column_names if name in target.dropped]
+    return rows.drop_columns(gone) if gone else rows
 
 
 def _in_order(rows: pa.Table, order: pa.Array) -> pa.Table:
@@ -90,7 +96,8 @@ class DataFileWriter:
 
     def write(self, rows: pa.Table) -> None:
         """Adds rows; the first ones decide how the columns are encoded."""
-        rows = conform(fill(rows, self._target.promoted), self._target.columns)
+        rows = fill(rows, self._target.promoted)
+        rows = conform(_kept(rows, self._target), self._target.columns)
         if self._writer is None:
             self._writer = self._begin(rows)
         self._writer.write_table(rows, row_group_size=ROW_GROUP_ROWS)

@@ -30,6 +30,7 @@
     │   ├── Fenced
     │   ├── FilesReplaced
     │   └── ForeignPosition
+    ├── NotHonoured              another engine did to a table what cannot be honoured here
     ├── ObjectConflict           an object is not as the call expects it; nothing was written
     │   ├── ObjectExists
     │   ├── ObjectChanged
@@ -208,6 +209,13 @@ class ForeignPosition(CommitConflict):
 
     The lake is further than its log, or has positions of 0.1 that may or may not be its own. Going
     on would pass over what was acknowledged; whoever runs it has to say which directory it is.
+    """
+
+
+class NotHonoured(PenstockError):
+    """A table has what Penstock cannot read or keep as another engine left it; nothing was changed.
+
+    The message names the table or the file, and what it has.
     """
 
 

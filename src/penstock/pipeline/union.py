@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
+from penstock.lake.reader import opened_here
 from penstock.lake.settings import LakeSettings
 from penstock.model.errors import Damaged, OffsetUnavailable
 from penstock.model.topics import Topic
@@ -31,10 +31,13 @@ from penstock.pipeline.segments import Chosen
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
+    import pyarrow.parquet as pq
     from numpy.typing import NDArray
     from pyspark.sql.datasource import Filter
 
     from penstock.lake.glance import ColdFile
+    from penstock.lake.reader import DataFile
+    from penstock.pipeline.filters import Range
     from penstock.pipeline.flush.hashing import Hashes
     from penstock.pipeline.options import SourceOptions
     from penstock.pipeline.reading import TableReading
@@ -84,7 +87,7 @@ class Shares(Protocol):
 class ColdFileShare:
     """A file of the lake. Pickled to a task."""
 
-    path: str
+    file: ColdFile
     unwanted: RowNumbers | None
 
 
@@ -132,7 +135,7 @@ class UnionReader(DataSourceReader):
         """Those that may hold what is asked for."""
         found = self._looked()
         parts: list[Any] = [
-            ColdFileShare(file.path, found.unwanted.get(file.path))
+            ColdFileShare(file, found.unwanted.get(file.path))
             for file in found.cold
             if self._reading.predicate.may_hold(file_ranges(file))
         ]
@@ -231,22 +234,38 @@ def _is_topic(topics: pa.Array, wanted: Collection[str]) -> pa.BooleanArray:
 
 
 def _file_rows(
-    file: ColdFileShare, reading: TableReading, wanted: list[str]
+    share: ColdFileShare, reading: TableReading, wanted: list[str]
 ) -> Iterator[pa.RecordBatch]:
     """Of the row groups that may hold what is asked for, without what does not count."""
+    file = share.file
     try:
-        with pq.ParquetFile(file.path) as opened:
-            columns = [name for name in wanted if name in opened.schema_arrow.names]
-            for number, first in enumerate(_row_group_starts(opened.metadata)):
-                group = opened.metadata.row_group(number)
-                if reading.predicate.may_hold(row_group_ranges(group)):
-                    rows = opened.read_row_group(number, columns=columns)
-                    yield from without(rows.to_batches(), file.unwanted, first)
+        with opened_here(file) as data:
+            columns = _columns_of(file, data, wanted)
+            for number, first in enumerate(_row_group_starts(data.footer)):
+                group = data.footer.row_group(number)
+                if reading.predicate.may_hold(_stored_ranges(file, group)):
+                    batches = data.batches(columns, group.num_rows, [number])
+                    yield from without(batches, share.unwanted, first)
     except FileNotFoundError as error:
         reason = f"{file.path} was replaced or expired while it was being read: read again"
         raise OffsetUnavailable(reason) from error
-    except (pa.ArrowException, OSError) as error:
-        reading.lose(Damaged(f"{file.path}: {error}"))
+    except Damaged as error:
+        reading.lose(error)
+
+
+def _columns_of(file: ColdFile, data: DataFile, wanted: list[str]) -> pa.Schema:
+    if file.columns is not None:
+        return file.columns.fields(wanted)
+    return pa.schema([field for field in data.held if field.name in wanted])
+
+
+def _stored_ranges(file: ColdFile, group: pq.RowGroupMetaData) -> dict[str, Range]:
+    """Of the columns as the table calls them, as far as that is certain."""
+    stored = row_group_ranges(group)
+    if file.columns is None:
+        return stored
+    named = ((file.columns.called(name), found) for name, found in stored.items())
+    return {name: found for name, found in named if name is not None}
 
 
 def _row_group_starts(metadata: pq.FileMetaData) -> list[int]:

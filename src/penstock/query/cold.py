@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
+from penstock.lake.reader import opened_here, without_numbers
 from penstock.query.files import listed, without_rows
 
 if TYPE_CHECKING:
@@ -53,23 +53,28 @@ def cold_sources(
 
 
 def _dataset(files: Sequence[ColdFile], doubles: Mapping[str, Collection[int]]) -> ds.Dataset:
-    """The files; those with doubles are read at once, since there are few of them."""
+    """The files; those that are not simply all of their rows are read at once: they are few."""
     import pyarrow.dataset as ds  # it imports pandas, which takes longer than most queries
 
-    clean = [file.path for file in files if file.path not in doubles]
-    parts = [_without(file.path, doubles[file.path]) for file in files if file.path in doubles]
+    clean = [file for file in files if _is_whole(file) and file.path not in doubles]
+    others = [file for file in files if file not in clean]
+    parts = [ds.dataset(_rows(file, doubles.get(file.path, ()))) for file in others]
     if clean:
-        parts.append(ds.dataset(clean, format="parquet", partitioning=None))
+        paths = [file.path for file in clean]
+        parts.append(ds.dataset(paths, format="parquet", partitioning=None))
     return ds.dataset(parts) if len(parts) > 1 else parts[0]
 
 
-def _without(path: str, rows: Collection[int]) -> ds.Dataset:
-    import pyarrow.dataset as ds
+def _is_whole(file: ColdFile) -> bool:
+    return file.deletes is None and file.columns is None
 
-    table = pq.read_table(path, partitioning=None)
-    wanted = np.ones(table.num_rows, bool)
-    wanted[list(rows)] = False
-    return ds.dataset(table.filter(pa.array(wanted)))
+
+def _rows(file: ColdFile, doubles: Collection[int]) -> pa.Table:
+    with opened_here(file) as data:
+        columns = data.held if file.columns is None else file.columns.schema
+        unwanted = np.union1d(np.array(sorted(doubles), np.int64), data.deleted)
+        batches = data.batches(columns, max(data.footer.num_rows, 1))
+        return without_numbers(pa.Table.from_batches(batches, columns), unwanted)
 
 
 def _divided(

@@ -6,6 +6,8 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
+import pyarrow as pa
+
 from penstock.lake.dialects import DUCKDB
 from penstock.lake.glance import glance
 from penstock.lake.promoted import fill, with_columns
@@ -26,9 +28,9 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
     from pathlib import Path
 
-    import pyarrow as pa
     from duckdb import DuckDBPyConnection
 
+    from penstock.lake.columns import Columns
     from penstock.lake.glance import ColdFile
     from penstock.lake.settings import LakeSettings
     from penstock.query.statements import Statement
@@ -92,21 +94,26 @@ class Relations:
         pieces = [piece for tier in (Tier.WARM, Tier.HOT) for piece in found.fresh.get(tier, ())]
         fresh = chosen(without_repeats(self._connection, pieces, files), limits)
         promoted = found.cold.promoted
-        schema = with_columns(TABLES[table], promoted)
+        ours, given = with_columns(TABLES[table], promoted), found.cold.columns
+        also = {} if given is None else given.also
+        schema = pa.schema([*ours, *_others(ours, given)])
+        in_files = None if given is None else given.schema.names
         shape = f"columns of {table}"  # no name that a statement could have
         self._connection.register(shape, schema.empty_table())
+        added = len(schema) > len(TABLES[table])
         sources = [_selected(schema, f'"{shape}"')]
         doubles = {}
         if table == "spans":
             doubles = DOUBLES.rows(self._connection, scope.lake, lake, files)
         for source in self._cold(table, files, doubles):
-            # Files from before an attribute was promoted do not have its column.
-            whole = f'(FROM "{shape}" UNION ALL BY NAME FROM {source})' if promoted else source
-            sources.append(_selected(schema, whole))
+            # Files from before a column was added do not have it.
+            whole = f'(FROM "{shape}" UNION ALL BY NAME FROM {source})' if added else source
+            sources.append(_selected(schema, whole, in_files, also))
         if fresh is not None:
             fresh = fresh if slim else fill(fresh, promoted)
             self._connection.register(f"fresh rows of {table}", fresh)
-            sources.append(_selected(schema, f'"fresh rows of {table}"', fresh.column_names))
+            named = f'"fresh rows of {table}"'
+            sources.append(_selected(schema, named, fresh.column_names, also))
         self._create(table, " UNION ALL ".join(sources))
         for view, query in views.items():
             self._create(view, query)
@@ -139,10 +146,26 @@ class Relations:
         return cold_sources(self._connection, table, files, namespaces, doubles)
 
 
-def _selected(schema: pa.Schema, source: str, present: Collection[str] | None = None) -> str:
-    """All columns, null where the source has none."""
+def _others(ours: pa.Schema, given: Columns | None) -> list[pa.Field]:
+    """Columns that other engines added, and ours by the names that others gave them."""
+    if given is None:
+        return []
+    added = [field for field in given.schema if field.name not in ours.names]
+    renamed = [ours.field(own).with_name(name) for name, own in given.also.items()]
+    return [field.remove_metadata() for field in (*added, *renamed)]
+
+
+def _selected(
+    schema: pa.Schema,
+    source: str,
+    present: Collection[str] | None = None,
+    also: Mapping[str, str] = MappingProxyType({}),
+) -> str:
+    """All columns, null where the source has none; `also` has other names of some."""
     columns = ", ".join(
-        f'"{name}"' if present is None or name in present else f'NULL AS "{name}"'
+        f'"{also.get(name, name)}" AS "{name}"'
+        if present is None or also.get(name, name) in present
+        else f'NULL AS "{name}"'
         for name in schema.names
     )
     return f"SELECT {columns} FROM {source}"  # noqa: S608 - our own names

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import pyarrow as pa
 
+from penstock.lake.reader import deleted_rows
 from penstock.pipeline.flush.identity import of_messages, repeated
 from penstock.query.database import connection_to
 from penstock.query.doubles import DOUBLES
@@ -77,6 +78,10 @@ def share(
         if table == "spans" and files:
             compare(connection, [piece for piece in (*warm, *hot) if piece.rows.num_rows], files)
     unwanted = {path: np.array(sorted(rows), np.int64) for path, rows in doubles.items()}
+    for file in files:
+        deleted = deleted_rows(file)
+        if len(deleted):
+            unwanted[file.path] = np.union1d(unwanted.get(file.path, deleted), deleted)
     masks = _unwanted([*warm, *hot])
     counts, repeats = {}, {}
     for segment, piece, mask in zip(found.segments, warm, masks, strict=False):

@@ -113,5 +113,11 @@ def mark_final(table: Table, before: date) -> None:
 
 
 def _digest(salt: str, files: Iterable[LiveFile]) -> str:
-    text = "\n".join([salt, *sorted(file.path for file in files)])
+    text = "\n".join([salt, *sorted(_text(file) for file in files)])
     return blake2b(text.encode(), digest_size=_DIGEST_BYTES).hexdigest()
+
+
+def _text(file: LiveFile) -> str:
+    """A file with what was deleted of it: with other deletes it has other rows."""
+    deletes = file.deletes.files if file.deletes is not None else ()
+    return " ".join([file.path, *sorted(f"{each.path} {each.vector}" for each in deletes)])

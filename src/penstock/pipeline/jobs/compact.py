@@ -14,6 +14,7 @@ from pyspark.errors import PySparkException
 
 from penstock.lake.files import files_of_day, live_files
 from penstock.lake.layout import replacement_key
+from penstock.lake.reader import deleted_count, state_bytes
 from penstock.lake.replace import replace
 from penstock.lake.schemas import TABLES, signal_of
 from penstock.lake.target import Target
@@ -21,7 +22,6 @@ from penstock.model.errors import PenstockError
 from penstock.pipeline.jobs.merge import Input, Merge, merged
 from penstock.pipeline.jobs.parcels import balanced, parcels
 from penstock.pipeline.jobs.problems import problem_of
-from penstock.pipeline.jobs.reading import state_bytes
 from penstock.pipeline.jobs.repeats import find_repeats
 from penstock.pipeline.jobs.settings import CompactSettings
 from penstock.pipeline.tasks import run_in_tasks
@@ -141,7 +141,7 @@ def compact_day(
         files_after=len(after),
         bytes_before=_bytes(before),
         bytes_after=_bytes(after),
-        rows=sum(file.rows for file in after),
+        rows=_live_rows(table, after),
         repeats=repeats,
         problem=problem,
     )
@@ -165,13 +165,19 @@ def write_day(spark: SparkSession, plan: DayPlan) -> list[WrittenFile]:
 
 
 def commit_day(table: Table, plan: DayPlan, written: Sequence[WrittenFile]) -> int:
-    """Puts the new files in the place of the old ones; how many rows fewer they have.
+    """Puts the new files in the place of the old ones; how many rows were there twice.
 
-    FilesReplaced, and nothing is changed, where another compaction was faster.
+    FilesReplaced, and nothing is changed, where another compaction was faster, or rows of the old
+    files were deleted meanwhile.
     """
-    replaced = plan.replaced
-    replace(table, replaced, written)
-    return sum(file.rows for file in replaced) - sum(file.rows for file in written)
+    repeats = sum(
+        len(each.unwanted)
+        for merge in plan.merges
+        for each in merge.inputs
+        if each.unwanted is not None
+    )
+    replace(table, plan.replaced, written, same_rows=repeats == 0)
+    return repeats
 
 
 def _plan(
@@ -182,12 +188,16 @@ def _plan(
     settings: CompactSettings,
     repeats: Repeats,
 ) -> DayPlan | None:
-    """One turn: the small files in groups of two or more, and those with rows to be left out."""
+    """One turn: the small files in groups of two or more, and those with rows to be left out.
+
+    Rows that other engines deleted are left out for good.
+    """
     files, target = files_of_day(table, day), Target.of(table)
     small = [file for file in files if _is_small(file, settings)]
     groups = [group for group in _groups(spark, target, small, settings) if len(group) > 1]
     grouped = {file.path for group in groups for file in group}
-    groups += [[file] for file in files if file.path in repeats and file.path not in grouped]
+    changed = [file for file in files if file.path in repeats or file.deletes is not None]
+    groups += [[file] for file in changed if file.path not in grouped]
     if not groups:
         return None
     key = replacement_key(file.path for group in groups for file in group)
@@ -248,8 +258,16 @@ def _states(order: tuple[Target, tuple[str, ...]]) -> list[tuple[str, int]]:
 
 
 def _inputs(group: Iterable[LiveFile], repeats: Repeats) -> tuple[Input, ...]:
-    paths = sorted(file.path for file in group)
-    return tuple(Input(path, repeats.get(path)) for path in paths)
+    ordered = sorted(group, key=lambda file: file.path)
+    return tuple(Input(file.path, repeats.get(file.path), file.deletes) for file in ordered)
+
+
+def _live_rows(table: Table, files: Sequence[LiveFile]) -> int:
+    deleted = [file for file in files if file.deletes is not None]
+    target = Target.of(table) if deleted else None
+    return sum(file.rows for file in files) - sum(
+        deleted_count(target, file.path, file.deletes) for file in deleted if target is not None
+    )
 
 
 def _bytes(files: Iterable[LiveFile]) -> int:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 from pyiceberg.conversions import from_bytes
 from pyiceberg.types import TimestamptzType
 
-from penstock.lake.files import live_file
+from penstock.lake.files import data_entries, delete_index_of, live_file, own_columns
+from penstock.model.errors import NotHonoured
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -70,13 +71,22 @@ class DayFiles:
 
     @classmethod
     def of(cls, table: Table) -> DayFiles:
-        """As the table was last loaded; reads all its manifests."""
-        number = table.schema().find_field("time").field_id
+        """As the table was last loaded; reads all its manifests.
+
+        NotHonoured where some of it is not parted by days.
+        """
+        number = own_columns(table, ["time"])["time"]
+        deletes = delete_index_of(table)
         found = []
-        for task in table.scan().plan_files():
-            file = live_file(table, task.file)
-            if file is not None and file.day is not None:
-                found.append(_dated(file, file.day, task.file, number))
+        for entry in data_entries(table):
+            file = live_file(table, entry, deletes)
+            if file is None:
+                raise NotHonoured(
+                    f"{entry.data_file.file_path} is of another partition spec of the table"
+                    f" {table.name()[-1]}, which is rolled up by days"
+                )
+            if file.day is not None:
+                found.append(_dated(file, file.day, entry.data_file, number))
         return cls(found)
 
     def days(self) -> list[date]:

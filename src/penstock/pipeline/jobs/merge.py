@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.lake.parquet import ROW_GROUP_ROWS
+from penstock.lake.reader import opened
 from penstock.lake.writer import DataFileWriter
-from penstock.pipeline.jobs.reading import opened
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,9 +25,10 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from penstock.lake.deletes import Deletions
     from penstock.lake.files import WrittenFile
+    from penstock.lake.reader import DataFile
     from penstock.lake.target import Target
-    from penstock.pipeline.jobs.reading import DataFile
     from penstock.pipeline.jobs.repeats import RowNumbers
 
     Numbers: TypeAlias = NDArray[np.int64]
@@ -45,6 +46,8 @@ class Input:
 
     path: str
     unwanted: RowNumbers | None = None
+    deletes: Deletions | None = None
+    """What was deleted of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +81,10 @@ class _Merging:
 
     def __init__(self, order: Merge, stack: contextlib.ExitStack) -> None:
         self._columns = order.target.columns
-        self._files = [stack.enter_context(opened(order.target, e.path)) for e in order.inputs]
+        self._files = [
+            stack.enter_context(opened(order.target, each.path, each.deletes))
+            for each in order.inputs
+        ]
         self._begins = _begins(self._files)
         keys = self._keys(order.target)
         self._order = _sorted(keys, order.target)
@@ -124,7 +130,9 @@ class _Merging:
 
     def _wanted(self, order: Merge) -> NDArray[np.bool_]:
         wanted = np.ones(len(self._order), bool)
-        for each, begin in zip(order.inputs, self._begins, strict=True):
+        inputs = zip(order.inputs, self._files, self._begins, strict=True)
+        for each, file, begin in inputs:
+            wanted[file.deleted + begin] = False
             if each.unwanted is not None:
                 wanted[each.unwanted + begin] = False
         return wanted

@@ -13,11 +13,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.lake.schemas import ORIGIN
+from penstock.lake.reader import opened
+from penstock.lake.schemas import ORIGIN, TABLES
 from penstock.pipeline.flush.hashing import mixed
 from penstock.pipeline.flush.identity import SPAN_IDENTITY, identities, repeated
 from penstock.pipeline.jobs.parcels import parcels
-from penstock.pipeline.jobs.reading import opened
 from penstock.pipeline.tasks import run_in_tasks
 
 if TYPE_CHECKING:
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from penstock.lake.files import LiveFile
+    from penstock.lake.reader import DataFile
     from penstock.lake.target import Target
     from penstock.pipeline.flush.hashing import Hashes
-    from penstock.pipeline.jobs.reading import DataFile
 
     RowNumbers: TypeAlias = NDArray[np.int64]
     """Rising numbers of rows in a file, which begin with 0."""
@@ -83,8 +83,9 @@ class _Work:
 
     def identity(self, data: DataFile) -> Sequence[str]:
         """Columns of a file that hold all that makes its rows the same as others."""
-        has_names = self.table == "spans" and _has_names(data)
-        return SPAN_IDENTITY if has_names else self.target.columns.names
+        if self.table == "spans" and _has_names(data, self.target.fields(SPAN_IDENTITY[1:])):
+            return SPAN_IDENTITY
+        return tuple(TABLES[self.table].names)
 
     @property
     def wanted(self) -> Sequence[str]:
@@ -97,7 +98,8 @@ class _Hashed:
     """Some rows of a file."""
 
     place: int
-    first_row: int
+    numbers: RowNumbers
+    """Of the rows, in the file."""
     rows: pa.Table
     keys: Hashes
 
@@ -127,7 +129,7 @@ def _matching(order: tuple[_Work, int, NDArray[np.uint64]]) -> list[pa.Table]:
         rows = piece.rows.select(work.wanted).take(chosen)
         columns = dict(zip(work.wanted, rows.columns, strict=True))
         columns["place"] = pa.array(np.full(len(chosen), piece.place))
-        columns["row"] = pa.array(chosen + piece.first_row)
+        columns["row"] = pa.array(piece.numbers[chosen])
         for lane in (0, 1):
             columns[f"key_{lane}"] = pa.array(piece.keys[chosen, lane])
         found.append(pa.table(columns))
@@ -135,17 +137,20 @@ def _matching(order: tuple[_Work, int, NDArray[np.uint64]]) -> list[pa.Table]:
 
 
 def _hashed(work: _Work, number: int, others: Sequence[str]) -> Iterator[_Hashed]:
-    """The rows of a parcel with what identifies them on their day, and other columns."""
+    """The live rows of a parcel with what identifies them on their day, and other columns."""
     for place in work.parcels[number]:
         first_row, file = 0, work.files[place]
-        with opened(work.target, file.path) as data:
-            names = dict.fromkeys((*work.identity(data), *others))
-            columns = pa.schema([work.target.columns.field(name) for name in names])
+        with opened(work.target, file.path, file.deletes) as data:
+            columns = work.target.fields(dict.fromkeys((*work.identity(data), *others)))
             for batch in data.batches(columns, _BATCH_ROWS):
+                numbers = np.arange(first_row, first_row + batch.num_rows)
                 rows = pa.Table.from_batches([batch])
-                keys = mixed(identities(work.table, rows) ^ _number_of(file.day))
-                yield _Hashed(place, first_row, rows, keys)
+                if len(data.deleted):
+                    numbers = np.setdiff1d(numbers, data.deleted, assume_unique=True)
+                    rows = rows.take(numbers - first_row)
                 first_row += batch.num_rows
+                keys = mixed(identities(work.table, rows) ^ _number_of(file.day))
+                yield _Hashed(place, numbers, rows, keys)
 
 
 def _later_rows(work: _Work, rows: pa.Table) -> Iterator[tuple[str, RowNumbers]]:
@@ -161,13 +166,15 @@ def _later_rows(work: _Work, rows: pa.Table) -> Iterator[tuple[str, RowNumbers]]
         begin = end
 
 
-def _has_names(data: DataFile) -> bool:
+def _has_names(data: DataFile, ids: pa.Schema) -> bool:
     """Whether its footer says that all spans have ids; those without are read as a whole."""
-    footer = data.footer
+    footer, stored = data.footer, {data.stored_name(field) for field in ids}
+    if None in stored:
+        return False
     for number in range(footer.num_row_groups):
         group = footer.row_group(number)
         for chunk in (group.column(place) for place in range(group.num_columns)):
-            if chunk.path_in_schema in SPAN_IDENTITY[1:] and not _is_named(chunk.statistics):
+            if chunk.path_in_schema in stored and not _is_named(chunk.statistics):
                 return False
     return True
 

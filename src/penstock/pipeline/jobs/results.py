@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
 import pyarrow as pa
-from pyiceberg.exceptions import ValidationException
 from pyspark import TaskContext
 
 from penstock.lake.files import check_written, data_file
+from penstock.lake.replace import stage_exchange
 from penstock.lake.transaction import commit_snapshot
 from penstock.lake.writer import write_rows
-from penstock.model.errors import CommitConflict, FilesReplaced
+from penstock.model.errors import CommitConflict
 from penstock.pipeline.jobs.basis import Basis, name_of
 
 if TYPE_CHECKING:
@@ -101,18 +101,10 @@ def _stage_files(
     replaced: Sequence[LiveFile],
     written: Sequence[WrittenFile],
 ) -> _SnapshotProducer[Any]:
+    if replaced:
+        return stage_exchange(transaction, replaced, written, operation="rollup")
     update = transaction.update_snapshot({"penstock.operation": "rollup"})
-    if not replaced:
-        with update.fast_append() as append:
-            for file in written:
-                append.append_data_file(data_file(file))
-            return append
-    try:
-        with update.overwrite() as overwrite:
-            for old in replaced:
-                overwrite.delete_data_file(data_file(old))
-            for file in written:
-                overwrite.append_data_file(data_file(file))
-            return overwrite
-    except ValidationException as error:
-        raise FilesReplaced(str(error)) from None
+    with update.fast_append() as append:
+        for file in written:
+            append.append_data_file(data_file(file))
+        return append

@@ -13,9 +13,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.lake.reader import opened
 from penstock.lake.schemas import TIME
 from penstock.pipeline.jobs.parcels import parcels
-from penstock.pipeline.jobs.reading import opened
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from penstock.lake.files import LiveFile
+    from penstock.lake.reader import DataFile
     from penstock.lake.target import Target
-    from penstock.pipeline.jobs.reading import DataFile
     from penstock.pipeline.jobs.repeats import RowNumbers
 
 TIME_US: Final = "time_us"
@@ -47,7 +47,7 @@ class Scan:
 
 def spans(spark: SparkSession, scan: Scan, columns: tuple[str, ...]) -> DataFrame:
     """The columns of those rows, and `time_us`. Read again by each action."""
-    schema = pa.schema([scan.target.columns.field(name) for name in ("time", *columns)])
+    schema = scan.target.fields(("time", *columns))
     groups = parcels(scan.files)
     declared = [f"{field.name} {_TYPES[field.type]}" for field in schema if field.name != "time"]
 
@@ -64,11 +64,13 @@ def spans(spark: SparkSession, scan: Scan, columns: tuple[str, ...]) -> DataFram
 
 def _rows(scan: Scan, file: LiveFile, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     unwanted = scan.repeats.get(file.path, np.zeros(0, np.int64))
-    with opened(scan.target, file.path) as data:
+    with opened(scan.target, file.path, file.deletes) as data:
+        unwanted = np.union1d(unwanted, data.deleted)
+        time = data.stored_name(schema.field("time"))
         first_row = 0
         for number in range(data.footer.num_row_groups):
             count = data.footer.row_group(number).num_rows
-            if _may_have(data, number, scan):
+            if _may_have(data, number, scan, time):
                 begin = first_row
                 for batch in data.batches(schema, _BATCH_ROWS, [number]):
                     yield _wanted(scan, batch, unwanted - begin)
@@ -89,11 +91,12 @@ def _wanted(scan: Scan, batch: pa.RecordBatch, unwanted: RowNumbers) -> pa.Recor
     return rows.replace_schema_metadata(None)
 
 
-def _may_have(data: DataFile, number: int, scan: Scan) -> bool:
+def _may_have(data: DataFile, number: int, scan: Scan, time: str | None) -> bool:
     """Whether the row group may have rows of that time, by its footer."""
-    place = data.parquet.schema_arrow.get_field_index("time")  # before it are no nested columns
-    chunk = data.footer.row_group(number).column(place)
-    bounds = chunk.statistics if chunk.path_in_schema == "time" else None
+    group = data.footer.row_group(number)
+    chunks = (group.column(place) for place in range(group.num_columns))
+    chunk = next((each for each in chunks if each.path_in_schema == time), None)
+    bounds = None if chunk is None else chunk.statistics
     if bounds is None or not bounds.has_min_max:
         return True
     return bool(bounds.max_raw >= scan.begin_us and bounds.min_raw < scan.end_us)

@@ -9,9 +9,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from penstock.lake.reader import opened, state_bytes
 from penstock.lake.target import Target
 from penstock.model.errors import Damaged
-from penstock.pipeline.jobs.reading import opened, state_bytes
 from tests.lake.helpers import spans
 
 if TYPE_CHECKING:

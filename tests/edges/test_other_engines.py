@@ -1,0 +1,103 @@
+"""Lakes that Iceberg's Java library has changed, through the commands that people use.
+
+The fixtures begin as 28 spans with the offsets 0 to 27; `make_iceberg_fixtures.py` in
+`tests/interop` says what was done to each.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.lake.settings import LakeSettings
+from penstock.lake.tables import Lake
+from tests.cli.running import finish, run, start
+from tests.lake.helpers import Flush, spans
+from tests.lake.java_tables import java_lake, metadata_of
+
+EVERY = set(range(28))
+EQUAL = {*range(24)} - {n for n in range(24) if n % 3 == 1}
+LIVE = {
+    "position_deletes": EVERY - {1, 3, 9, 25},
+    "deletion_vectors": EVERY - {1, 3, 9, 25},
+    "equality_deletes": EQUAL,
+    "renamed_columns": EVERY,
+    "reused_names": EVERY,
+    "rewritten_files": EVERY - {1},
+    "other_partitions": EVERY,
+}
+
+
+def asked(data: Path, sql: str) -> list[dict[str, Any]]:
+    """What `penstock query` answers."""
+    answer = finish(start("query", "--data-dir", data, "--format", "json", sql))
+    assert answer.code == 0, answer.err
+    rows: list[dict[str, Any]] = answer.json
+    return rows
+
+
+def offsets(data: Path) -> list[int]:
+    """Of all spans, sorted."""
+    return [row["_offset"] for row in asked(data, "SELECT _offset FROM spans ORDER BY _offset")]
+
+
+@pytest.mark.parametrize("name", sorted(LIVE))
+def test_queries_have_the_rows_that_were_not_deleted(name: str, tmp_path: Path) -> None:
+    """Position deletes, equality deletes, vectors; rewritten files, another partition spec."""
+    data = java_lake(name, tmp_path / "data")
+    assert offsets(data) == sorted(LIVE[name])
+
+
+def test_columns_are_found_by_their_numbers(tmp_path: Path) -> None:
+    """One that others added, filled and renamed; one of ours by both of its names."""
+    data = java_lake("renamed_columns", tmp_path / "data")
+    found = asked(data, "SELECT squad, count(*) AS n FROM spans GROUP BY ALL ORDER BY ALL")
+    assert [(row["squad"], row["n"]) for row in found] == [("blue", 4), ("red", 8), (None, 16)]
+    [row] = asked(data, "SELECT status_message, status_text FROM spans WHERE _offset = 24")
+    assert set(row.values()) == {"told"}
+    [row] = asked(data, "SELECT count(trace_state) AS n FROM spans")
+    assert row["n"] == 0
+
+
+def test_a_name_that_went_to_another_column_is_not_mistaken(tmp_path: Path) -> None:
+    """Values stay with the column that they were written to."""
+    data = java_lake("reused_names", tmp_path / "data")
+    sql = "SELECT count(status_message) AS ours, count(team) AS same FROM spans"
+    [row] = asked(data, sql)
+    assert (row["ours"], row["same"]) == (0, 0)
+    [row] = asked(data, "SELECT count(*) AS n FROM spans WHERE status_message_74 = 'blue'")
+    assert row["n"] == 4
+
+
+def test_a_table_of_format_3_is_read_and_not_written(tmp_path: Path) -> None:
+    """Whoever would write is told so in one sentence, and nothing is changed."""
+    data = java_lake("deletion_vectors", tmp_path / "data")
+    before = metadata_of(data)
+    answer = run("pipeline", "expire", "--data-dir", data, "--older-than", "1d", "--table", "spans")
+    assert answer.code == 1
+    assert "format 3" in answer.out + answer.err
+    assert "Traceback" not in answer.err
+    assert metadata_of(data) == before
+
+
+def test_rows_are_written_beside_what_others_did(tmp_path: Path) -> None:
+    """A renamed column is written as the one it was, a dropped one is not brought back."""
+    data = java_lake("renamed_columns", tmp_path / "data")
+    with Lake.open(LakeSettings.of(data)) as lake:
+        Flush(lake.table("spans")).flush(spans(range(100, 103)))
+        names = lake.table("spans").schema().column_names
+    assert offsets(data) == [*range(28), 100, 101, 102]
+    assert "status_text" in names
+    assert {"status_message", "trace_state"}.isdisjoint(names)
+
+
+def test_expiry_keeps_what_a_tag_or_a_branch_has(tmp_path: Path) -> None:
+    """Files that only they refer to are no orphans."""
+    data = java_lake("rewritten_files", tmp_path / "data")
+    before = set((data / "lake").rglob("*.parquet"))
+    ages = ("--snapshots-older-than", "0s", "--orphan-grace", "0s")
+    assert run("pipeline", "expire", "--data-dir", data, *ages, "--table", "spans").code == 0
+    assert set((data / "lake").rglob("*.parquet")) == before
+    assert metadata_of(data)["refs"].keys() == {"main", "before_tidying", "audit"}
