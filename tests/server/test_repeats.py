@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from penstock.otel import Signal
+from penstock.server import repeats as module
 from penstock.server.config import Dedupe
-from penstock.server.repeats import Repeats, Table
+from penstock.server.repeats import ENTRY_BYTES, Repeats, Table, Tables
 
 T, L = Signal.TRACES, Signal.LOGS
 
@@ -244,5 +245,63 @@ def test_tables_of_two_workers_are_one(tmp_path: Path) -> None:
     one.add(digest(1), 5)
     assert two.has(digest(1), 5)
     assert not two.has(digest(1), 6)
+    one.close()
+    two.close()
+
+
+def tables(folder: Path, monkeypatch: pytest.MonkeyPatch, entries: int = 10**6) -> Tables:
+    """Ten seconds in small tables: 64 entries, then 256, and so on."""
+    monkeypatch.setattr(module, "FIRST_ENTRIES", 64)
+    return Tables(folder / "t.tbl", entries, 10_000)
+
+
+def test_nothing_is_forgotten_within_the_window_however_many_come(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of all times, by whoever opens the tables next; and nothing is known after it."""
+    made, now_ms = tables(tmp_path, monkeypatch), 1_000_000
+    for number in range(20_000):
+        made.add(digest(number), now_ms + number)
+    again, end_ms = tables(tmp_path, monkeypatch), now_ms + 20_000
+    for each in (made, again):
+        assert all(each.has(digest(number), end_ms) for number in range(10_000, 20_000))
+        assert not any(each.has(digest(number), end_ms) for number in range(10_000))
+        assert not any(each.has(digest(-number), end_ms) for number in range(1, 1000))
+        each.close()
+    used = sum(path.stat().st_blocks * 512 for path in tmp_path.iterdir())
+    assert used < 6 * 10_000 * ENTRY_BYTES, "more than the requests of a window"
+
+
+def test_tables_grow_no_further_than_they_may(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Then the oldest are forgotten; the last ones are always there."""
+    made = tables(tmp_path, monkeypatch, entries=400)
+    for number in range(5000):
+        made.add(digest(number), 1_000_000 + number)
+        assert made.has(digest(number), 1_000_000 + number)
+    made.close()
+    entries = sum((path.stat().st_size - 64) // ENTRY_BYTES for path in tmp_path.iterdir())
+    assert entries == 400
+
+
+def test_few_requests_have_one_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its places are used again when their time is over, whatever the next ones would hold."""
+    made = tables(tmp_path, monkeypatch)
+    for number in range(2000):
+        made.add(digest(number), 1_000_000 + number * 1000)
+        assert made.has(digest(number), 1_000_000 + number * 1000)
+    made.close()
+    assert sum(path.stat().st_blocks * 512 for path in tmp_path.glob("t-*")) < 16_384
+
+
+def test_tables_of_two_workers_grow_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What one has put into a later table the other finds there."""
+    one, two = tables(tmp_path, monkeypatch), tables(tmp_path, monkeypatch)
+    for number in range(3000):
+        (one if number % 2 else two).add(digest(number), 1_000_000)
+    assert all(each.has(digest(n), 1_000_000) for each in (one, two) for n in range(3000))
     one.close()
     two.close()

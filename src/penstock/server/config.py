@@ -107,7 +107,9 @@ class Dedupe:
 
     window: float = _key(600.0, DURATION, "how long a request is remembered; 0: not at all")
     signals: tuple[str, ...] = _key(("traces",), SIGNALS, "traces, logs, metrics")
-    entries: int = _key(65_536, INTEGER, "requests remembered for each topic")
+    entries: int = _key(
+        16_000_000, INTEGER, "the most requests of a topic remembered for that, 32 bytes each"
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,8 +1,12 @@
 """Remembers the requests that are durable, so that a retried one is not stored twice.
 
-A client that gets no answer in time sends its request again, byte for byte. A table of digests in
-a file that all workers map says which requests are stored; it outlives them. What it forgets, or
-loses with the power, only costs a second copy.
+A client that gets no answer in time sends its request again, byte for byte. Tables of digests in
+files that all workers map say which requests are stored; they outlive them. What they forget, or
+lose with the power, only costs a second copy.
+
+There is one table until requests would be forgotten before their time; those go to a second one of
+four times its size, and so on. So memory and disk are those of the requests of a window, 32 bytes
+each, up to a bound, and files have holes where nothing was stored yet.
 
     file  := header[64] entry*
     header:= "PNSTKRPT" version:u16 reserved entries:u32
@@ -20,6 +24,7 @@ import struct
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from penstock.model.clock import Clock
@@ -36,10 +41,13 @@ ENTRY_BYTES: Final = _DIGEST_BYTES + _TIME.size
 _WAYS: Final = 8
 """An entry may stand in any of so many places; the oldest of them gives way."""
 _SET_BYTES: Final = _WAYS * ENTRY_BYTES
+_TIMES: Final = struct.Struct("<" + f"{_DIGEST_BYTES}xQ" * _WAYS)
+FIRST_ENTRIES: Final = 65_536
+_GROWTH: Final = 4
 
 
 class Table:
-    """The digests of one topic, shared by all workers."""
+    """Digests of one topic in one file, shared by all workers."""
 
     def __init__(self, path: Path, entries: int) -> None:
         self._sets = max(1, entries // _WAYS)
@@ -58,13 +66,25 @@ class Table:
         at = self._find(digest)
         return at is not None and self._time(at) >= since_ms
 
-    def add(self, digest: bytes, now_ms: int) -> None:
-        """Remembers it, in the place of the oldest that could stand here."""
+    def add(self, digest: bytes, now_ms: int, since_ms: int | None = None) -> bool:
+        """Remembers it, in the place of the oldest that could stand here.
+
+        False, and nothing is done, where that was stored at or after `since_ms`.
+        """
         at = self._find(digest)
         if at is None:
             first = self._first(digest)
-            at = min(range(first, first + _SET_BYTES, ENTRY_BYTES), key=self._time)
+            times = _TIMES.unpack_from(self._map, first)
+            oldest_ms = min(times)
+            if since_ms is not None and oldest_ms >= since_ms:
+                return False
+            at = first + times.index(oldest_ms) * ENTRY_BYTES
         self._map[at : at + ENTRY_BYTES] = digest + _TIME.pack(now_ms)
+        return True
+
+    def is_full_at(self, digest: bytes) -> bool:
+        """Whether there was ever no room left for it; that never changes back."""
+        return all(_TIMES.unpack_from(self._map, self._first(digest)))
 
     def close(self) -> None:
         """Gives the memory back; the file stays."""
@@ -103,13 +123,69 @@ def _open(path: Path, size: int, head: bytes) -> int:
         os.close(handle)
 
 
+class Tables:
+    """All digests of one topic: each table takes what the one before has no room for.
+
+    Invariant: a digest is in the first table whose places for it were not all taken when it came,
+    so whoever looks for it may stop at the first that has one left.
+    """
+
+    def __init__(self, path: Path, entries: int, window_ms: int) -> None:
+        self._path = path
+        self._window_ms = window_ms
+        self._sizes = list(_sizes(entries))
+        self._tables = [Table(path, self._sizes[0])]
+
+    def has(self, digest: bytes, now_ms: int) -> bool:
+        """Whether the request was stored within the window."""
+        since_ms = now_ms - self._window_ms
+        for number in range(len(self._sizes)):
+            table = self._table(number)
+            if table.has(digest, since_ms):
+                return True
+            if not table.is_full_at(digest):
+                break
+        return False
+
+    def add(self, digest: bytes, now_ms: int) -> None:
+        """Remembers it; the last table forgets its oldest for that, if it must."""
+        since_ms = now_ms - self._window_ms
+        for number in range(len(self._sizes) - 1):
+            if self._table(number).add(digest, now_ms, since_ms):
+                return
+        self._table(len(self._sizes) - 1).add(digest, now_ms)
+
+    def close(self) -> None:
+        """Gives the memory back; the files stay."""
+        for table in self._tables:
+            table.close()
+
+    def _table(self, number: int) -> Table:
+        while len(self._tables) <= number:
+            level = len(self._tables)
+            path = self._path.with_stem(f"{self._path.stem}-{level}")
+            self._tables.append(Table(path, self._sizes[level]))
+        return self._tables[number]
+
+
+def _sizes(entries: int) -> Iterator[int]:
+    """Of the tables, one after another; of all together at most `entries`."""
+    size, left = FIRST_ENTRIES, entries
+    while True:
+        yield min(size, max(left, _WAYS))
+        left -= size
+        size *= _GROWTH
+        if left < _WAYS:
+            return
+
+
 class Storing:
     """A request that is to be stored, until `end`. Copies of it wait for that."""
 
     __slots__ = ("_began_ms", "_digest", "_over", "_table", "_under_way")
 
     def __init__(
-        self, table: Table, under_way: dict[bytes, Storing], digest: bytes, began_ms: int
+        self, table: Tables, under_way: dict[bytes, Storing], digest: bytes, began_ms: int
     ) -> None:
         self._table = table
         self._under_way = under_way
@@ -156,7 +232,7 @@ class Repeats:
         self._window_ms = int(settings.window * 1000)
         self._entries = settings.entries
         self._clock = clock
-        self._tables: dict[Path, tuple[Table, dict[bytes, Storing]]] = {}
+        self._tables: dict[Path, tuple[Tables, dict[bytes, Storing]]] = {}
         self.hits = 0
 
     async def begin(self, signal: Signal, partition: Path, data: bytes) -> Storing | None:
@@ -172,7 +248,7 @@ class Repeats:
         while (first := under_way.get(digest)) is not None:
             await first.over()
         now_ms = self._clock.wall_ns() // 10**6
-        if table.has(digest, now_ms - self._window_ms):
+        if table.has(digest, now_ms):
             self.hits += 1
             return None
         return Storing(table, under_way, digest, now_ms)
@@ -183,7 +259,7 @@ class Repeats:
             table.close()
         self._tables.clear()
 
-    def _open(self, partition: Path) -> tuple[Table, dict[bytes, Storing]]:
-        table = Table(partition.parent / "repeats.tbl", self._entries)
+    def _open(self, partition: Path) -> tuple[Tables, dict[bytes, Storing]]:
+        table = Tables(partition.parent / "repeats.tbl", self._entries, self._window_ms)
         opened = self._tables[partition] = (table, {})
         return opened
