@@ -123,6 +123,7 @@ class Queue:
     ) -> AsyncConsumer:
         """A consumer that has claimed the queue; without a garbage collector."""
         chosen = {"gc_interval_s": None, "manifest_version": self.version} | settings
+        chosen = {"retry_s": 0.0, **chosen}  # each test decides itself what is tried again
         parts = self._parts
         consumer = await self.time.until(
             AsyncConsumer.open(objects or self.objects, ConsumerSettings(**chosen), **parts)
@@ -133,7 +134,9 @@ class Queue:
 
     def collector(self, grace_s: float = 600.0, clock: Any = None) -> GarbageCollector:
         """A garbage collector."""
-        settings = GarbageSettings(gc_grace_period_s=grace_s, manifest_version=self.version)
+        settings = GarbageSettings(
+            gc_grace_period_s=grace_s, manifest_version=self.version, retry_s=0.0
+        )
         parts = self._parts | ({"clock": clock} if clock else {})
         return GarbageCollector(self.objects, settings, **parts)
 

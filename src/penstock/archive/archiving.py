@@ -134,6 +134,7 @@ class Archiving:
             _LOG.error("%s: %s", self.catalog.topic, error)
         elif error is not None:
             _LOG.critical("%s: the archive stopped", self.catalog.topic, exc_info=error)
+            self.uploader.failure = f"it stopped: {error}"
         self.uploader.stop()
 
 

@@ -26,15 +26,7 @@ from penstock.archive.upkeep import Upkeep
 from penstock.log.inventory import file_name
 from penstock.log.survey import log_files
 from penstock.model.clock import Clock, SystemClock
-from penstock.model.errors import (
-    ArchiveConflict,
-    FormatError,
-    MetadataChanged,
-    MetadataUnavailable,
-    ObjectConflict,
-    ObjectsUnavailable,
-    OffsetUnavailable,
-)
+from penstock.model.errors import Fenced, FormatError, MetadataChanged, PenstockError
 from penstock.storage.files import LocalFiles, read_whole, write_atomically
 
 if TYPE_CHECKING:
@@ -134,8 +126,8 @@ class Uploader:
     async def run(self) -> None:
         """Uploads whatever becomes due and tidies up, until `stop`. Raises Fenced, no more.
 
-        A store that does not answer is asked again after a pause; a log that cannot be read, or
-        does not belong to its archive, is reported in `failure` and tried again.
+        Whatever else goes wrong (a store that does not answer, a log that cannot be read, or does
+        not belong to its archive) is reported in `failure` and tried again after a pause.
         """
         retry_s = self.settings.retry_s
         tidied_at: float | None = None
@@ -149,7 +141,9 @@ class Uploader:
                     await self.tidy()
                     tidied_at = now
                 pause_s, retry_s = self.settings.poll_s, self.settings.retry_s
-            except _TRANSIENT as error:
+            except Fenced:
+                raise
+            except (PenstockError, OSError) as error:
                 self._note(error)
                 pause_s, retry_s = retry_s, min(retry_s * 2, _MAX_RETRY_S)
             with contextlib.suppress(TimeoutError):
@@ -316,15 +310,3 @@ class Uploader:
             _LOG.warning("%s is not archived at present: %s", self.catalog.topic, error)
         self.failure = str(error)
         self._is_certain = False
-
-
-_TRANSIENT = (
-    ObjectConflict,
-    ObjectsUnavailable,
-    MetadataUnavailable,
-    MetadataChanged,
-    ArchiveConflict,
-    OffsetUnavailable,
-    FormatError,
-    OSError,
-)

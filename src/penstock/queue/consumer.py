@@ -242,6 +242,7 @@ class AsyncConsumer:
 
     async def _dequeue(self) -> None:
         async with self._dequeuing:
+            gives_up_at = self._clock.monotonic() + self.settings.retry_s
             while True:
                 loaded = await self._look()
                 if loaded.manifest.first_sequence > self._acked:
@@ -251,6 +252,10 @@ class AsyncConsumer:
                     await self._manifest.swap(loaded, after)
                 except ObjectChanged:
                     await self._backoff.after_conflict()
+                except ObjectsUnavailable:  # the next look tells whether it was done
+                    if self._clock.monotonic() >= gives_up_at:
+                        raise
+                    await self._backoff.after_silence()
                 else:
                     self._backoff.succeeded()
                     self._seen = after
@@ -283,7 +288,11 @@ class AsyncConsumer:
         return loaded
 
     async def _claim(self, last_acked: int | None) -> tuple[Manifest, int]:
-        """The manifest with an epoch of this consumer, and the sequence to go on behind."""
+        """The manifest with an epoch of this consumer, and the sequence to go on behind.
+
+        A claim that was done and not answered is fenced by the next.
+        """
+        gives_up_at = self._clock.monotonic() + self.settings.retry_s
         while True:
             loaded = await self._manifest.load()
             acked = self._start(loaded.manifest, last_acked)
@@ -291,6 +300,10 @@ class AsyncConsumer:
                 after = await self._manifest.swap(loaded, claimed(loaded.manifest))
             except ObjectChanged:
                 await self._backoff.after_conflict()
+            except ObjectsUnavailable:
+                if self._clock.monotonic() >= gives_up_at:
+                    raise
+                await self._backoff.after_silence()
             else:
                 self._backoff.succeeded()
                 return after.manifest, acked

@@ -95,6 +95,7 @@ class GarbageCollector:
 
     async def _bound(self, *, dry_run: bool) -> tuple[Ulid, Manifest]:
         """Only batches named below it may go, and the manifest that says which of them must not."""
+        gives_up_at = self._clock.monotonic() + self.settings.retry_s
         while True:
             loaded = await self._manifest.open(create=False)
             manifest = loaded.manifest
@@ -105,6 +106,10 @@ class GarbageCollector:
                 swapped = await self._manifest.swap(loaded, with_floor(manifest, wanted))
             except ObjectChanged:
                 await self._backoff.after_conflict()
+            except ObjectsUnavailable:  # a floor that was set and not answered stands: no harm
+                if self._clock.monotonic() >= gives_up_at:
+                    raise
+                await self._backoff.after_silence()
             else:
                 self._backoff.succeeded()
                 return wanted, swapped.manifest

@@ -200,6 +200,11 @@ class AsyncProducer:
             await self._decided.wait()
 
     @property
+    def failure(self) -> PenstockError | None:
+        """Why this producer takes nothing more; None while it does. Open a new one."""
+        return self._failure
+
+    @property
     def buffered_bytes(self) -> int:
         """Bytes of entries that are not decided yet."""
         return self._bytes

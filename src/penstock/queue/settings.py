@@ -98,12 +98,16 @@ class GarbageSettings(QueueSettings):
     """The least age of what it deletes. A producer that takes longer than this from storing a
     batch to enqueuing it has to store it again."""
 
+    retry_s: float = 30.0
+    """How long a change of the manifest is tried while the store does not answer."""
+
     def __post_init__(self) -> None:
         """Refuses settings that cannot work together."""
         QueueSettings.__post_init__(self)
         interval = self.gc_interval_s
         _require(interval is None or interval > 0, "gc_interval_s must be over 0, or None")
         _require(self.gc_grace_period_s >= 0, "gc_grace_period_s must not be negative")
+        _require(self.retry_s >= 0, "retry_s must not be negative")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,12 +11,12 @@ import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from penstock.model.errors import OutcomeUnknown, PenstockError
+from penstock.model.errors import PenstockError
 from penstock.model.topics import Topic
 from penstock.otel.validate import RequestLimits, check_request
 from penstock.queue.otlp import Origin, encode_origin
 from penstock.server.ingest import Accepted
-from penstock.server.refusals import Cause, Refusal, refusal_of
+from penstock.server.refusals import Cause, refusal_of, unavailable
 
 if TYPE_CHECKING:
     from penstock.otel.signals import Signal
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 GATHER_S: Final = 0.005
-_RETRY_S: Final = 5.0
 
 
 @dataclass(slots=True, eq=False)
@@ -34,6 +33,10 @@ class _Call:
 
     taken: asyncio.Future[WriteHandle]
     requests: list[bytes] = field(default_factory=list)
+
+
+class _NotStored(Exception):
+    """The queue could not take it."""
 
 
 class Buffer:
@@ -54,10 +57,9 @@ class Buffer:
                 await self._store(Origin(Topic(namespace, signal.value), signal), checked.data)
             self._failure = None
             return Accepted(checked.rejected, checked.problem)
-        except OutcomeUnknown as error:
+        except _NotStored as error:
             self._failure = str(error)
-            # It may be there twice then; the pipeline knows a span again.
-            raise Refusal(Cause.UNAVAILABLE, str(error), retry_after_s=_RETRY_S) from error
+            raise unavailable(error) from error
         except PenstockError as error:
             refusal = refusal_of(error)
             if refusal.cause is Cause.BUSY:
@@ -76,7 +78,14 @@ class Buffer:
 
     def failures(self) -> list[str]:
         """Why the last request could not be stored; empty when it could."""
-        return [] if self._failure is None else [f"the queue: {self._failure}"]
+        failure = self.stopped or self._failure
+        return [] if failure is None else [f"the queue: {failure}"]
+
+    @property
+    def stopped(self) -> str | None:
+        """Why nothing more can be stored by this object; None while it can."""
+        failure = self._producer.failure
+        return None if failure is None else str(failure)
 
     @property
     def waiting_bytes(self) -> int:
@@ -92,7 +101,12 @@ class Buffer:
             task.add_done_callback(self._calls.discard)
         call.requests.append(data)
         handle = await asyncio.shield(call.taken)
-        await handle.watcher.await_durable()
+        try:
+            await handle.watcher.await_durable()
+        except PenstockError as error:
+            # Whatever it was, it was not the request's fault. Where the outcome is unknown it may
+            # be there twice then; the pipeline knows a span again.
+            raise _NotStored(str(error)) from error
 
     async def _produce(self, origin: Origin, call: _Call) -> None:
         await asyncio.sleep(GATHER_S)
@@ -100,7 +114,8 @@ class Buffer:
         try:
             handle = await self._producer.produce(call.requests, encode_origin(origin), block=False)
         except PenstockError as error:
-            call.taken.set_exception(error)
+            stopped = self._producer.failure is not None
+            call.taken.set_exception(_NotStored(str(error)) if stopped else error)
             call.taken.exception()  # its clients may all have gone
         else:
             call.taken.set_result(handle)

@@ -1,4 +1,7 @@
-"""A worker without a disk: everything goes to the queue on object storage."""
+"""A worker without a disk: everything goes to the queue on object storage.
+
+Whatever stops the producer, its clients are put off, `/healthz` says why, and it is opened again.
+"""
 
 from __future__ import annotations
 
@@ -58,8 +61,8 @@ class BufferKeeping:
             await self._buffer.flush()
 
     def background(self) -> list[Coroutine[Any, Any, None]]:
-        """Until the queue is open."""
-        return [self._open_later()]
+        """Opens what is not open, for as long as it runs."""
+        return [self._keep_open()]
 
     def make_room(self, size: int) -> bool:  # noqa: ARG002 - nothing is kept here
         """There is no disk."""
@@ -81,10 +84,17 @@ class BufferKeeping:
         """None are here."""
         return []
 
-    async def _open_later(self) -> None:
-        while self._buffer is None:
+    async def _keep_open(self) -> None:
+        while True:
             await asyncio.sleep(_TRY_AGAIN_S)
-            await self._try_to_open()
+            stopped = self._buffer.stopped if self._buffer is not None else None
+            if self._buffer is not None and stopped is not None:
+                _LOG.warning("the queue is opened again: %s", stopped)
+                self._problem = stopped
+                former, self._buffer = self._buffer, None
+                await former.close()  # its clients were answered when it stopped
+            if self._buffer is None:
+                await self._try_to_open()
 
     async def _try_to_open(self) -> None:
         from penstock.queue import AsyncProducer

@@ -14,13 +14,14 @@ from penstock.model.errors import (
     MetadataUnavailable,
     ObjectsUnavailable,
     PenstockError,
+    Retryable,
     StoreFull,
 )
 from penstock.model.settings import SizePolicy
 from penstock.model.topics import Topic
 from penstock.otel.signals import Signal
 from penstock.server.capping import LEDGER, capped_settings
-from penstock.server.refusals import Cause, Refusal, refusal_of
+from penstock.server.refusals import Cause, Refusal, refusal_of, unavailable
 from penstock.store import Store
 from penstock.store.jobs import shared_upkeep
 from penstock.store.outside import LAKE
@@ -171,7 +172,9 @@ class Stores:
             store = await self._open_and_archive(key, signal)
         except PenstockError as error:
             self._note_missing(key, error)
-            raise refusal_of(error) from error
+            if isinstance(error, Retryable):
+                raise refusal_of(error) from error
+            raise unavailable(error) from error  # the request itself was not looked at yet
         except OSError as error:
             self._note_missing(key, error)
             raise Refusal(Cause.UNAVAILABLE, str(error), retry_after_s=5.0) from error

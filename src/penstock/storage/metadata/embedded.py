@@ -152,10 +152,12 @@ def _transaction(connection: sqlite3.Connection) -> Iterator[Callable[..., sqlit
     connection.execute("BEGIN IMMEDIATE")
     try:
         yield connection.execute
+        connection.execute("COMMIT")
     except BaseException:
-        connection.execute("ROLLBACK")
+        # Also where the disk was full at the commit: what is left open would keep out the next.
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
         raise
-    connection.execute("COMMIT")
 
 
 def _translated(path: Path, call: Callable[..., T], *args: Any) -> T:

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
 _PAGE = 500
-_PERMANENT = frozenset({grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.OUT_OF_RANGE})
+_PERMANENT = frozenset({grpc.StatusCode.INVALID_ARGUMENT})
+"""Not OUT_OF_RANGE: a revision that was compacted between two pages is there in the next try."""
 _CHANNEL_OPTIONS = (
     ("grpc.max_receive_message_length", 64 << 20),
     # A server that comes back is found within a second, not after minutes of growing pauses.

@@ -1,4 +1,4 @@
-"""Objects in S3, GCS, Azure or memory, by `obstore`; the one module that imports it."""
+"""Objects in S3, GCS, Azure or memory, by `obstore`; only this module and `answers` import it."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from obstore import exceptions as refused
 
 from penstock.model.errors import (
     InvalidArgument,
-    ObjectChanged,
     ObjectExists,
     ObjectMissing,
     ObjectsUnavailable,
 )
+from penstock.storage.objects.answers import Call, Conflicting, translated
 from penstock.storage.objects.model import (
     Fetched,
     ObjectInfo,
@@ -25,7 +25,7 @@ from penstock.storage.objects.model import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+    from collections.abc import AsyncGenerator, AsyncIterator
 
     from obstore import ObjectMeta, PutMode, PutResult, UpdateVersion
     from obstore.store import ObjectStore as Remote
@@ -39,6 +39,8 @@ _PARTS_UNDER_WAY = 2
 _PIECE_BYTES = 512 << 10
 """What is handed over at a time, to be made into parts."""
 _LIST_CHUNK = 1000
+_PAUSES_S = (0.05, 0.2, 0.8)
+"""Between tries while others change the same object."""
 
 
 class CloudObjects:
@@ -55,11 +57,25 @@ class CloudObjects:
 
     async def put(self, key: str, data: Data) -> Version:
         """Writes the object, whatever stood there."""
-        return await self._put(self._patient, key, data, "overwrite")
+        for pause_s in _PAUSES_S:
+            try:
+                return await self._put(self._patient, key, data, "overwrite", Call.WRITE)
+            except Conflicting:
+                await asyncio.sleep(pause_s)
+        return await self._put(self._patient, key, data, "overwrite", Call.WRITE)
 
     async def create(self, key: str, data: Data) -> Version:
         """Writes the object where there is none."""
-        return await self._put(self._exact, key, data, "create")
+        for pause_s in _PAUSES_S:
+            try:
+                return await self._put(self._exact, key, data, "create", Call.CREATE)
+            except ObjectExists:
+                # A conflict looks the same as an object that is there. After it nothing was
+                # written, so that trying again cannot be refused because of one's own success.
+                if await self._exists(key):
+                    raise
+            await asyncio.sleep(pause_s)
+        raise ObjectsUnavailable(f"{key}: others are changing it all the time")
 
     async def replace(self, key: str, data: Data, expected: Version) -> Version:
         """Writes the object if it is still `expected`."""
@@ -70,17 +86,14 @@ class CloudObjects:
             mode["e_tag"] = expected.etag
         if expected.version is not None:
             mode["version"] = expected.version
-        try:
-            return await self._put(self._exact, key, data, mode)
-        except ObjectMissing as error:
-            raise ObjectChanged(f"{key} is gone") from error
+        return await self._put(self._exact, key, data, mode, Call.REPLACE)
 
     async def get(self, key: str, *, unless: Version | None = None) -> Fetched | None:
         """The object; None where it is still `unless`."""
         options: Any = {}
         if unless is not None and unless.etag is not None:
             options["if_none_match"] = unless.etag
-        with _translated(key):
+        with translated(key, Call.READ):
             try:
                 found = await self._patient.get_async(self._path(key), options=options)
                 data = (await found.bytes_async()).to_bytes()
@@ -95,7 +108,7 @@ class CloudObjects:
         path = self._path(key)
         if start == end:
             return b""
-        with _translated(key):
+        with translated(key, Call.READ):
             try:
                 return (await self._patient.get_range_async(path, start=start, end=end)).to_bytes()
             except refused.GenericError:
@@ -105,14 +118,14 @@ class CloudObjects:
 
     async def head(self, key: str) -> ObjectInfo:
         """What is known of the object."""
-        with _translated(key):
+        with translated(key, Call.READ):
             return self._info(await self._patient.head_async(self._path(key)))
 
     async def list(self, prefix: str, *, after: str | None = None) -> AsyncIterator[ObjectInfo]:
         """The objects under `prefix`, in order."""
         folder = self._prefix + prefix.rpartition("/")[0]
         offset = None if after is None else self._prefix + after
-        with _translated(prefix):
+        with translated(prefix, Call.LIST):
             chunks = self._patient.list_async(
                 folder.rstrip("/") or None, offset=offset, chunk_size=_LIST_CHUNK
             )
@@ -126,11 +139,11 @@ class CloudObjects:
         """Removes them; what is missing is no error."""
         paths = [self._path(key) for key in keys]
         try:
-            with _translated(", ".join(keys[:3])):
+            with translated(", ".join(keys[:3]), Call.READ):
                 await self._patient.delete_async(paths)
         except ObjectMissing:  # GCS and Azure stop at one that is missing
             for key, path in zip(keys, paths, strict=True):
-                with _translated(key), contextlib.suppress(FileNotFoundError):
+                with translated(key, Call.READ), contextlib.suppress(FileNotFoundError):
                     await self._patient.delete_async([path])
 
     async def stream(
@@ -143,7 +156,7 @@ class CloudObjects:
             options["range"] = {"offset": start} if end is None else (start, end)
         if start == end:
             return
-        with _translated(key):
+        with translated(key, Call.READ):
             found = await self._patient.get_async(self._path(key), options=options)
             async for piece in found.stream(min_chunk_size=1 << 20):
                 yield bytes(piece)
@@ -166,7 +179,7 @@ class CloudObjects:
 
     async def put_parts(self, key: str, parts: AsyncGenerator[bytes]) -> Version:
         """One object from parts that come one by one; none at all where `parts` raises."""
-        with _translated(key):
+        with translated(key, Call.WRITE):
             result = await self._patient.put_async(
                 self._path(key),
                 parts,
@@ -176,9 +189,16 @@ class CloudObjects:
             )
             return _version(result)
 
-    async def _put(self, store: Remote, key: str, data: Data, mode: PutMode) -> Version:
+    async def _exists(self, key: str) -> bool:
+        try:
+            await self.head(key)
+        except ObjectMissing:
+            return False
+        return True
+
+    async def _put(self, store: Remote, key: str, data: Data, mode: PutMode, call: Call) -> Version:
         pieces = pieces_of(data)
-        with _translated(key):
+        with translated(key, call):
             result = await store.put_async(
                 self._path(key),
                 pieces if len(pieces) > 1 else b"".join(pieces),
@@ -269,27 +289,6 @@ class _Finish(Exception):
 
 class _Abandon(Exception):
     """Ends the parts of an upload by an error."""
-
-
-@contextlib.contextmanager
-def _translated(key: str) -> Iterator[None]:
-    """Penstock's errors for those of `obstore`, with the first line of what the server said."""
-    try:
-        yield
-    except refused.AlreadyExistsError as error:
-        raise ObjectExists(f"{key} exists") from error
-    except refused.PreconditionError as error:
-        raise ObjectChanged(f"{key} is not the version that was expected") from error
-    except FileNotFoundError as error:
-        raise ObjectMissing(f"{key} does not exist") from error
-    except (refused.InvalidPathError, refused.NotSupportedError) as error:
-        raise InvalidArgument(f"{key}: {_first_line(error)}") from error
-    except (refused.BaseError, OSError) as error:
-        raise ObjectsUnavailable(f"{key}: {_first_line(error)}") from error
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).partition("\n")[0]
 
 
 def _version(result: PutResult) -> Version:
