@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 from lake_routes import lake_at
 from penstock.lake.commit import claim, commit
 from penstock.lake.layout import batch_key, data_path, new_attempt
-from penstock.lake.positions import Position, Source, read_positions
+from penstock.lake.positions import read_positions
 from penstock.lake.tables import Lake
 from penstock.lake.target import Target
 from penstock.lake.writer import write_rows
+from penstock.model.positions import Position, SourcePartition
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
     from penstock.lake.files import WrittenFile
 
-FILLING = Source("/filling/traces", 0)
+FILLING = SourcePartition("filling", "/filling/traces", 0)
 FILES_A_COMMIT = 300
 
 
@@ -38,7 +39,7 @@ def written_apart(folder: Path, parts: Iterable[pa.Table]) -> list[WrittenFile]:
 
 def fill(table: Table, files: Sequence[WrittenFile], count: int) -> None:
     """Commits so many files: those, again and again, in few commits."""
-    epoch = claim(table)
+    epoch = claim(table, [FILLING.source])
     for first in range(0, count, FILES_A_COMMIT):
         start = read_positions(table)
         end = {**start, FILLING: Position(first + 1, first + 1)}

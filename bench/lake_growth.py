@@ -85,9 +85,10 @@ def _grown(folder: Path, name: str, *, days: int, files: int) -> Grown:
     apart = written_apart(folder / f"{name}, apart", [_rows(days)])
     with Lake.open(lake) as opened:
         fill(opened.table("spans"), apart, files)
-        epochs = {name: claim(opened.table(name)) for name in TABLES}
-    feed = DirectoryFeed(folder / "data")
-    return Grown(Flush(folder / "data", lake, FlushSettings(), epochs, feed))
+        feed = DirectoryFeed(folder / "data")
+        sources = feed.sources()
+        epochs = {name: claim(opened.table(name), sources) for name in TABLES}
+    return Grown(Flush(folder / "data", lake, FlushSettings(), epochs, sources, feed))
 
 
 def _rows(days: int) -> pa.Table:

@@ -137,5 +137,4 @@ def _bundles(segment: Segment) -> Iterator[tuple[Bundle, Origin]]:
     reader = SegmentReader.open(FILES, Path(segment.path))
     for index in range(len(reader)):
         stored = reader.bundle(index)
-        place = (segment.topic, segment.namespace, segment.partition, stored.first_offset)
-        yield stored.bundle, Origin(*place)
+        yield stored.bundle, segment.origin(stored.first_offset)

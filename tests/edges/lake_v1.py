@@ -54,21 +54,28 @@ def spans(*names: str, at_ns: int = _NOON_NS) -> bytes:
     return request.SerializeToString()
 
 
-def unpacked(folder: Path) -> Path:
-    """The data directory below `folder`, as it would be if it had been made there."""
+def unpacked(folder: Path, lake: Path | None = None) -> Path:
+    """The data directory below `folder`, as it would be if it had been made there.
+
+    With `lake` as if `lake.warehouse` had named that.
+    """
     with tarfile.open(ARCHIVE) as packed:
         packed.extractall(folder, filter="data")
     data = folder / "data"
-    moved = _Move(MADE_AT, str(data))
-    for path in (data / "lake").rglob("*"):
+    if lake is None:
+        lake = data / "lake"
+    else:
+        (data / "lake").rename(lake)
+    moved = _Move(f"{MADE_AT}/lake", str(lake))
+    for path in lake.rglob("*"):
         if path.suffix == ".json":
             path.write_text(json.dumps(moved.all_of(json.loads(path.read_text()))))
         elif path.suffix == ".avro":
             moved.avro(path)
-    with sqlite3.connect(data / "lake" / "catalog.db") as catalog:
+    with sqlite3.connect(lake / "catalog.db") as catalog:
         for column in ("metadata_location", "previous_metadata_location"):
             text = f"UPDATE iceberg_tables SET {column} = replace({column}, ?, ?)"  # noqa: S608
-            catalog.execute(text, (MADE_AT, str(data)))
+            catalog.execute(text, (f"{MADE_AT}/lake", str(lake)))
     catalog.close()
     return data
 

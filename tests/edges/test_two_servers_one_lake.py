@@ -13,7 +13,7 @@ import pytest
 from penstock.otel import Signal
 from tests.cli.running import Answer, finish, run, start
 from tests.cli.test_pipeline import session, warm
-from tests.patience import until
+from tests.patience import PATIENCE_S, until
 from tests.server.running import serving
 from tests.server.samples import traces
 
@@ -49,19 +49,19 @@ class Places:
         """Of a command on these directories."""
         return [f"--config={self.config}", *(f"--data-dir={self[name]}" for name in names)]
 
-    def ask(self, name: str, sql: str) -> list[dict[str, Any]]:
+    def ask(self, name: str, sql: str, *options: str) -> list[dict[str, Any]]:
         """`penstock query`."""
-        answer = run("query", *self.arguments(name), "--format", "json", sql)
+        command = ("query", *self.arguments(name), *options, "--json", sql)
+        answer = finish(start(*command), PATIENCE_S)
         assert answer.code == 0, answer.err
-        return [json.loads(line) for line in answer.out.splitlines()]
+        found: list[dict[str, Any]] = answer.json
+        return found
 
     def names(self, name: str, *tiers: str) -> list[str]:
         """Of all spans that a question to the directory finds."""
         chosen = [f"--tier={','.join(tiers)}"] if tiers else []
-        text = "SELECT name FROM spans ORDER BY name"
-        answer = run("query", *self.arguments(name), *chosen, "--format", "json", text)
-        assert answer.code == 0, answer.err
-        return [json.loads(line)["name"] for line in answer.out.splitlines()]
+        rows = self.ask(name, "SELECT name FROM spans ORDER BY name", *chosen)
+        return [row["name"] for row in rows]
 
     def segments(self, name: str) -> list[str]:
         """Those that are there."""
@@ -128,7 +128,7 @@ def test_pipelines_run_side_by_side(places: Places) -> None:
     places.send("a", *first)
     places.send("b", *second)
     both = [start("pipeline", "run", "--once", *places.arguments(each)) for each in "ab"]
-    assert [finish(each, 300).code for each in both] == [0, 0]
+    assert [finish(each, PATIENCE_S).code for each in both] == [0, 0]
     assert places.names("a", "cold") == [*first, *second]
     eager = {"pipeline": {"flush_max_mb": "1B", "flush_interval": "100ms"}}
     places.config.write_text(json.dumps(places.settings | eager))
@@ -138,7 +138,7 @@ def test_pipelines_run_side_by_side(places: Places) -> None:
     wanted = sorted([*first, *second, "a10", "b10"])
     until(lambda: places.names("a", "cold") == wanted)
     running.send_signal(signal.SIGTERM)
-    answer = finish(running, 300)
+    answer = finish(running, PATIENCE_S)
     assert (answer.code, answer.err) == (0, "")
     assert sorted(line.partition(":")[0] for line in answer.out.splitlines()) == [
         str(places["a"]),

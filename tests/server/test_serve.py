@@ -460,13 +460,13 @@ def test_what_the_pipeline_has_is_acknowledged_and_removed(tmp_path: Path) -> No
         server.export(T, traces("a"))
         flush(server)
     source = DataDirectory(data).identity()
-    write_delivered(data, Delivered("lake", {"/default/traces/0": Taken(0, 1)}, source))
+    write_delivered(data, Delivered("lake", {"/default/traces/0": Taken(0, 1, 2**62)}, source))
     with serving(data) as server:
         until(lambda: not list(segments.iterdir()))
         server.export(T, traces("b"))
         flush(server)
         server.export(T, traces("c"))
         flush(server)
-        write_delivered(data, Delivered("lake", {"/default/traces/0": Taken(1, 2)}, source))
+        write_delivered(data, Delivered("lake", {"/default/traces/0": Taken(1, 2, 2**62)}, source))
         until(lambda: len(list(segments.iterdir())) == 1)
     assert stored_names(data, T) == ["c"]

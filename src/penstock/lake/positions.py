@@ -60,7 +60,7 @@ def position_name(key: SourcePartition) -> str:
 def encode_positions(positions: Positions) -> dict[str, str]:
     """As table properties, in the order of their names."""
     return {
-        position_name(key): json.dumps(position._asdict())
+        position_name(key): json.dumps(_fields(position))
         for key, position in sorted(positions.items())
     }
 
@@ -115,12 +115,19 @@ def _decode_name(name: str) -> SourcePartition:
 def _decode_value(name: str, text: str) -> Position:
     try:
         document = json.loads(text)
-        position = Position(document["segment_seq"], document["offset"])
-    except (ValueError, KeyError, TypeError, RecursionError):
+        position = Position(
+            document["segment_seq"], document["offset"], document.get("sealed_at_ns")
+        )
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise Damaged(f"the property {name!r} is {text[:80]!r}, no position") from None
-    if not all(type(number) is int and number >= 0 for number in position):
+    numbers = position if position.sealed_at_ns is not None else position[:2]
+    if not all(type(number) is int and number >= 0 for number in numbers):
         raise Damaged(f"the property {name!r} is {text[:80]!r}, no position")
     return position
+
+
+def _fields(position: Position) -> dict[str, int]:
+    return {name: value for name, value in position._asdict().items() if value is not None}
 
 
 def _is_number(text: str) -> bool:

@@ -47,6 +47,9 @@ class Position(NamedTuple):
 
     segment_seq: int
     offset: int
+    sealed_at_ns: int | None = None
+    """When the last of them was sealed; None where not all came from segments, as after a replay,
+    or where 0.1 wrote it. A segment below `offset` that was sealed later is another's."""
 
 
 Positions: TypeAlias = "Mapping[SourcePartition, Position]"

@@ -12,7 +12,7 @@ of the archive, whose objects are cut elsewhere.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -24,22 +24,25 @@ from penstock.pipeline.segments import State
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from penstock.model.positions import Positions
+    from penstock.model.positions import Position, Positions
     from penstock.pipeline.segments import Segment
 
 Rows = TypeVar("Rows", pa.Table, pa.RecordBatch)
 Ends: TypeAlias = "Mapping[SourcePartition, int]"
 """The offset behind the last message of each partition that is in the lake or in a segment."""
+_MICROSECOND_NS: Final = 1000
+"""Descriptors of segments that went through Spark are no more exact."""
 
 
 def rest_of(segment: Segment, positions: Positions) -> Segment | None:
     """What of a segment the lake lacks; None: it has all of it, or has settled it.
 
     A damaged segment does not say where it begins: the lake settles it as a whole, and its number
-    tells so where no neighbour says where it ends.
+    tells so where no neighbour says where it ends. One that only has the offsets of what the lake
+    has, and is another, the lake lacks.
     """
     position = positions.get(segment.place)
-    if position is None:
+    if position is None or is_another(segment, position):
         return segment
     if segment.state is State.DAMAGED and segment.segment_seq <= position.segment_seq:
         return None
@@ -50,6 +53,17 @@ def rest_of(segment: Segment, positions: Positions) -> Segment | None:
     if segment.first_offset is None or segment.first_offset >= position.offset:
         return segment
     return replace(segment, begin=position.offset)
+
+
+def is_another(segment: Segment, position: Position) -> bool:
+    """Whether it has offsets that the lake has, and was sealed after all that the lake has.
+
+    Then offsets were given twice: the directory was restored from an older copy, or is a copy.
+    """
+    sealed_at_ns, first = position.sealed_at_ns, segment.first_offset
+    if sealed_at_ns is None or first is None or first >= position.offset:
+        return False
+    return segment.sealed_at_ns // _MICROSECOND_NS > sealed_at_ns // _MICROSECOND_NS
 
 
 def ends(positions: Positions, segments: Iterable[Segment]) -> Ends:

@@ -19,7 +19,7 @@ from penstock.model.errors import ForeignPosition, OffsetUnavailable, PenstockEr
 from penstock.model.topics import Topic
 from penstock.pipeline.adoption import DirectoryAdoption, OldPositions, QueueAdoption
 from penstock.pipeline.archive_segments import ArchiveSegments
-from penstock.pipeline.cut import rest_of
+from penstock.pipeline.cut import is_another, rest_of
 from penstock.pipeline.extent import extent_of
 from penstock.pipeline.queue_segments import QueueSegments
 from penstock.pipeline.segments import DirectorySegments, State
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from penstock.lake.commit import Adoption
     from penstock.lake.settings import LakeSettings
-    from penstock.model.positions import Positions
+    from penstock.model.positions import Position, Positions, SourcePartition
     from penstock.pipeline.segments import Segment, Segments
 
 _LOG = logging.getLogger(__name__)
@@ -133,19 +133,26 @@ class DirectoryFeed:
         return DirectoryAdoption(self.data_dir, lake, self.old_positions)
 
     def check_positions(self, positions: Positions) -> None:
-        """The lake cannot be further than the log that it has it from."""
+        """The lake cannot be further than the log, nor have what was sealed later."""
         directory = DataDirectory(self.data_dir)
         for place, position in positions.items():
             partition = directory.partition(Topic.parse(place.topic), place.partition)
             extent = extent_of(partition)
             end = 0 if extent is None else extent.end
             if position.offset > end:
-                raise ForeignPosition(
-                    f"the lake has {place.topic}/{place.partition} of {self.data_dir} up to offset "
-                    f"{position.offset}, and its log ends at {end}: it was restored from an older "
-                    f"copy, or copied; `penstock identity --new --data-dir {self.data_dir}` makes "
-                    "it a directory of its own"
-                )
+                raise self._foreign(place, position, f"its log ends at {end}")
+        for segment in self._listing.since({}):
+            known = positions.get(segment.place)
+            if known is not None and is_another(segment, known):
+                which = f"{segment.path}, of offset {segment.first_offset}, was sealed after that"
+                raise self._foreign(segment.place, known, which)
+
+    def _foreign(self, place: SourcePartition, position: Position, why: str) -> ForeignPosition:
+        return ForeignPosition(
+            f"the lake has {place.topic}/{place.partition} of {self.data_dir} up to offset "
+            f"{position.offset}, and {why}: it was restored from an older copy, or copied; "
+            f"`penstock identity --new --data-dir {self.data_dir}` makes it a directory of its own"
+        )
 
     def claim(self, positions: Positions) -> None:
         """The lake's own claim is enough. The last run may have ended before it said how far."""
@@ -160,12 +167,15 @@ class DirectoryFeed:
         Up to the last segment before the first that the lake does not have.
         """
         through: dict[str, Taken] = {}
+        sealed_at_ns: dict[str, int] = {}
         ended: set[str] = set()
         for segment in self._listing.since({}):
             if rest_of(segment, positions) is None:
                 if segment.key not in ended:
+                    latest = max(sealed_at_ns.get(segment.key, 0), segment.sealed_at_ns)
+                    sealed_at_ns[segment.key] = latest
                     offset = positions[segment.place].offset
-                    through[segment.key] = Taken(segment.segment_seq, offset)
+                    through[segment.key] = Taken(segment.segment_seq, offset, latest)
             else:
                 ended.add(segment.key)
         # Whoever reads it deletes: every message below these offsets is committed, and the

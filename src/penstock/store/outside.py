@@ -6,11 +6,13 @@ acknowledges in the name of the subscriber; everything else is kept for it.
 
     DATA/pipeline/delivered.json
         {"subscriber": "lake", "source": "b26c5b50-…",
-         "through": {"/default/traces/0": {"segment_seq": 41, "end_offset": 3400}}}
+         "through": {"/default/traces/0": {"segment_seq": 41, "end_offset": 3400,
+                                           "sealed_at_ns": 1735689600000000000}}}
 
 What it says holds for the directory with that identity alone, and a segment is let go of only if
-its number and its offsets are both covered: a directory that was restored beneath a newer file has
-other messages under the same numbers. Version 1 said numbers alone, and no identity.
+its number, its offsets and the time of its sealing are covered: a directory that was restored
+beneath a newer file has other messages under the same numbers. Version 1 said numbers alone, and
+no identity.
 """
 
 from __future__ import annotations
@@ -46,7 +48,9 @@ class Taken(NamedTuple):
 
     segment_seq: int
     end_offset: int | None
-    """Of its last message and those before; None in version 1, which did not say."""
+    """How far by offset; None in version 1, which did not say."""
+    sealed_at_ns: int = 0
+    """Of the last that was sealed of all that it has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,14 +93,14 @@ def read_delivered(data_dir: Path) -> Delivered | None:
 
 def _taken(fields: Any, source: str | None) -> Taken:
     if source is None:
-        fields = {"segment_seq": fields, "end_offset": 0}
+        fields = {"segment_seq": fields, "end_offset": 0, "sealed_at_ns": 0}
     try:
-        seq, end = fields["segment_seq"], fields["end_offset"]
+        taken = Taken(*(fields[name] for name in Taken._fields))
     except (KeyError, TypeError):
-        seq, end = None, None
-    if type(seq) is not int or type(end) is not int:
+        raise Damaged(f"{FILE} names no segments") from None
+    if not all(type(number) is int for number in taken):
         raise Damaged(f"{FILE} names no segments")
-    return Taken(seq, None if source is None else end)
+    return taken if source is not None else taken._replace(end_offset=None)
 
 
 class DeliveredFile:
@@ -160,5 +164,5 @@ def acknowledge(store: Store, delivered: Delivered) -> int:
     if taken is None or taken.end_offset is None or not store.is_registered(name):
         return 0
     # What is acknowledged may be deleted at once: only segments that the subscriber has whole, by
-    # their number and by their offsets.
+    # their number, by their offsets, and by when they were sealed.
     return store.acknowledge_through(name, *taken)

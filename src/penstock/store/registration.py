@@ -105,11 +105,16 @@ class Registration(abc.ABC):
         self._ask_for_maintenance()
 
     def acknowledge_through(
-        self, name: str, segment_seq: int, end_offset: int | None = None
+        self,
+        name: str,
+        segment_seq: int,
+        end_offset: int | None = None,
+        sealed_at_ns: int | None = None,
     ) -> int:
         """Acks every bundle up to and with that segment, durably; says how many had no outcome.
 
-        With `end_offset` those of segments that end there or before alone.
+        With `end_offset` and `sealed_at_ns` those of segments alone that end there or before, and
+        were sealed then or before.
 
         For a subscriber that reads the segments' files by itself, whose every word is final.
         """
@@ -122,6 +127,7 @@ class Registration(abc.ABC):
                 for info in state.segments.values()
                 if info.segment_seq <= segment_seq
                 and (end_offset is None or info.end_offset <= end_offset)
+                and (sealed_at_ns is None or info.sealed_at_ns <= sealed_at_ns)
                 and (bits := subscriber.missing(info))
             }
             if not missing:

@@ -20,6 +20,7 @@ from penstock.lake.schemas import TABLES, signal_of
 from penstock.lake.settings import LakeSettings
 from penstock.lake.tables import Lake
 from penstock.metrics import Metrics
+from penstock.model.positions import Position
 from penstock.pipeline import offsets
 from penstock.pipeline.descriptors import descriptor_rows
 from penstock.pipeline.feeds import DirectoryFeed
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 
     from penstock.model import Topic
     from penstock.model.bundle import Bundle
-    from penstock.model.positions import Position, SourcePartition
+    from penstock.model.positions import SourcePartition
     from penstock.pipeline.feeds import Feed
     from penstock.pipeline.segments import Segment
 
@@ -119,7 +120,7 @@ def positions(data: Data) -> dict[tuple[str, int], Position]:
         for name in lake.names():
             table = lake.existing(name)
             found |= {} if table is None else read_positions(table)
-    return {(place.topic, place.partition): position for place, position in found.items()}
+    return {(place.topic, place.partition): Position(*at[:2]) for place, at in found.items()}
 
 
 def lake_rows(data: Data, table: str) -> pa.Table:

@@ -258,8 +258,12 @@ def _positions_after(
     for segment in segments:
         before = end.get(segment.place, Position(0, 0))
         offset = max(before.offset, segment.end_offset or 0)
-        seq = max(before.segment_seq, segment.segment_seq) if numbered else before.segment_seq
-        end[segment.place] = Position(seq, offset)
+        if numbered:
+            seq = max(before.segment_seq, segment.segment_seq)
+            sealed_at_ns = max(before.sealed_at_ns or 0, segment.sealed_at_ns)
+            end[segment.place] = Position(seq, offset, sealed_at_ns)
+        else:
+            end[segment.place] = Position(before.segment_seq, offset)
     return end
 
 

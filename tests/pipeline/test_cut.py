@@ -1,0 +1,76 @@
+"""Which tier has which message, by offset."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pyarrow as pa
+import pytest
+
+from penstock.lake.schemas import SPANS
+from penstock.model.positions import Position
+from penstock.pipeline.cut import beyond, ends, in_rest, is_another, rest_of
+from penstock.pipeline.segments import bounded
+from tests.pipeline.listing import damaged, segment
+
+SEGMENT = segment(4)
+"""Offsets 40 to 49."""
+
+
+def rows(*offsets: int) -> pa.Table:
+    """Rows of these messages."""
+    source, topic, partition = SEGMENT.place
+    place = {"_source": source, "_topic": topic, "_topic_partition": partition}
+    return pa.Table.from_pylist([{**place, "_offset": each} for each in offsets], schema=SPANS)
+
+
+@pytest.mark.parametrize(
+    ("offset", "left"), [(0, range(40, 50)), (40, range(40, 50)), (43, range(43, 50)), (50, None)]
+)
+def test_a_segment_that_the_lake_has_in_part_gives_its_rest(
+    offset: int, left: range | None
+) -> None:
+    """Whatever the number says: a replay of the archive moves offsets alone."""
+    rest = rest_of(SEGMENT, {SEGMENT.place: Position(0, offset)})
+    if left is None:
+        assert rest is None
+    else:
+        assert rest is not None
+        assert in_rest(rest, rows(*range(40, 50)))["_offset"].to_pylist() == list(left)
+
+
+def test_positions_of_another_source_say_nothing() -> None:
+    """Its offsets count from 0, too."""
+    other = SEGMENT.place._replace(source="there")
+    assert rest_of(SEGMENT, {other: Position(9, 900)}) is SEGMENT
+
+
+def test_a_damaged_segment_lies_below_its_neighbour() -> None:
+    """The last one is known by its number alone."""
+    listed = bounded([segment(3), damaged(4), damaged(5), segment(6), damaged(7)])
+    assert [each.end_offset for each in listed] == [40, 60, 60, 70, None]
+    place = SEGMENT.place
+    assert rest_of(listed[1], {place: Position(3, 40)}) is not None
+    assert rest_of(listed[1], {place: Position(3, 60)}) is None, "the archive had it"
+    assert rest_of(listed[4], {place: Position(6, 70)}) is not None
+    assert rest_of(listed[4], {place: Position(7, 70)}) is None, "it was set aside"
+
+
+def test_the_log_has_what_lies_beyond_lake_and_segments() -> None:
+    """Whichever of both is further."""
+    for offset, first in ((45, 50), (50, 50), (52, 52)):
+        known = ends({SEGMENT.place: Position(0, offset)}, [SEGMENT])
+        assert beyond(rows(49, 50, 51, 52), known)["_offset"].to_pylist() == [
+            each for each in (49, 50, 51, 52) if each >= first
+        ]
+
+
+def test_a_segment_that_was_sealed_after_all_that_the_lake_has_is_another() -> None:
+    """Its offsets were given twice, to what the lake has and to this."""
+    position = Position(5, 60, 2_000)
+    assert not is_another(replace(SEGMENT, sealed_at_ns=2_999), position), "Spark knows no ns"
+    late = replace(SEGMENT, sealed_at_ns=3_000)
+    assert is_another(late, position)
+    assert rest_of(late, {SEGMENT.place: position}) is late
+    assert not is_another(late, Position(5, 60)), "0.1 did not say, nor does a replay"
+    assert not is_another(late, Position(3, 40, 2_000)), "the lake has come to where it begins"
