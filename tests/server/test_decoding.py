@@ -24,6 +24,7 @@ from penstock.store import Store
 from penstock.store.decoding import Decoded
 from penstock.store.messages import encode_bundle as as_message
 from penstock.store.messages import encode_raw
+from tests.leftovers import SHARED
 from tests.otel.samples import bundle_of, canonical, full_request
 from tests.patience import PATIENCE_S
 from tests.server import dying
@@ -47,6 +48,13 @@ def deadly() -> Iterator[DecoderProcess]:
     made = DecoderProcess("tests.server.dying")
     yield made
     made.close()
+
+
+@pytest.fixture(autouse=True)
+def _kept(process: DecoderProcess, deadly: DecoderProcess) -> Iterator[None]:
+    """Whoever has one of them replaced leaves the next to the other tests."""
+    yield
+    SHARED.update({process.pid, deadly.pid})
 
 
 def decode(process: DecoderProcess, *messages: bytes, sent: Signal = T) -> list[Decoded]:
