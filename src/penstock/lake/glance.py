@@ -30,6 +30,7 @@ from penstock.lake.manifests import (
     records,
     sequence_of,
 )
+from penstock.lake.noted import Noted
 from penstock.lake.positions import decode_epochs, decode_positions
 from penstock.lake.promoted import of_properties, with_columns
 from penstock.lake.schemas import TABLES
@@ -129,7 +130,8 @@ def _glance(settings: LakeSettings, table: str) -> Glance:
             table, promoted, properties, metadata["schemas"], metadata["current-schema-id"]
         )
         moved = _moved(settings, table, metadata)
-        files = (_moved_file(file, moved) for file in _files(metadata, columns))
+        noted = Noted(settings, table, metadata["table-uuid"], field_numbers(columns))
+        files = (_moved_file(file, moved) for file in _files(metadata, columns, noted))
         positions, claims = decode_positions(properties), frozenset(decode_epochs(properties))
         identity = metadata["table-uuid"]
         return Glance(tuple(files), positions, promoted, claims, columns, identity)
@@ -229,7 +231,7 @@ def _check_never_there(settings: LakeSettings, table: str, problem: str) -> None
             raise Damaged(f"{problem}, though {folder} has files of it")
 
 
-def _files(metadata: Mapping[str, Any], columns: Columns) -> Iterator[ColdFile]:
+def _files(metadata: Mapping[str, Any], columns: Columns, noted: Noted) -> Iterator[ColdFile]:
     current = metadata.get("current-snapshot-id")
     if current in (None, -1):
         return
@@ -238,14 +240,40 @@ def _files(metadata: Mapping[str, Any], columns: Columns) -> Iterator[ColdFile]:
     how = None if columns.is_plain else columns
     manifests = list(_records(snapshot["manifest-list"]))
     deletes = _deletes(metadata, manifests)
+    noted.expect(sum(map(_count, manifests)))
     for manifest in manifests:
         if manifest.get("content", 0) != DELETES:
             sequence, spec_id = manifest.get("sequence_number", 0), manifest["partition_spec_id"]
-            listed = _files_of(manifest["manifest_path"], sequence, numbers)
+            listed = _listed(manifest["manifest_path"], sequence, numbers, noted)
             if deletes is None and how is None:
                 yield from (file for file, _ in listed)
             else:
                 yield from (_with(file, part, spec_id, deletes, how) for file, part in listed)
+    noted.end()
+
+
+def _count(manifest: Mapping[str, Any]) -> int:
+    """Files of a manifest; a table of format 1 may not say."""
+    names = ("added_files_count", "existing_files_count")
+    return sum(manifest.get(name) or 0 for name in names)
+
+
+def _listed(
+    manifest: str, sequence: int, numbers: tuple[int, int], noted: Noted
+) -> Iterable[tuple[ColdFile, tuple[Any, ...]]]:
+    if not noted.is_on:
+        return _files_of(manifest, sequence, numbers)
+
+    def read() -> list[tuple[tuple[Any, ...], tuple[Any, ...]]]:
+        return [(_fields(file), part) for file, part in _files_of(manifest, sequence, numbers)]
+
+    return [(ColdFile(*fields), part) for fields, part in noted.files(manifest, read)]
+
+
+def _fields(file: ColdFile) -> tuple[Any, ...]:
+    """What a manifest says of it."""
+    known = (file.path, file.rows, file.bytes, file.day, file.times_us, file.namespace)
+    return (*known, file.sequence)
 
 
 def _with(
