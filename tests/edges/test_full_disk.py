@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import subprocess
@@ -100,6 +101,23 @@ def test_with_back_pressure_a_full_disk_is_retryable(small_disk: Path, disk_free
     assert run("fsck", data).code == 0
     [topic] = run("topics", "--data-dir", data, "--json").json
     assert topic["end"] == len(answers)  # of which one was refused, and one came after
+
+
+def test_server_starts_on_a_full_disk(small_disk: Path) -> None:
+    """The oldest go before the first request: a server that cannot open lets nothing go."""
+    data, ballast = small_disk, small_disk / "ballast"
+    with serving(data, config=config("backpressure", "0")) as server:
+        for _ in range(20):
+            assert send(server).status == 200
+            assert server.ask("POST", "/api/v1/flush", port="web").status == 200
+        server.kill()
+    with ballast.open("wb", buffering=0) as file, contextlib.suppress(OSError):
+        while True:
+            file.write(bytes(4096))
+    with serving(data, config=config("drop_oldest", "0")) as server:
+        until(lambda: send(server).status == 200)
+        assert server.stop() == 0
+    assert run("fsck", data).code == 0
 
 
 # --- injected, where nothing can be mounted ----------------------------------------------------

@@ -746,7 +746,7 @@ def test_a_store_opens_on_a_full_disk_where_something_may_go(tmp_path: Path) -> 
     disk.full = True
     disk.attempt = room_made  # type: ignore[method-assign]
     with open_store(tmp_path, files=disk) as store:
-        assert segment_files(tmp_path) == []
+        wait_until(lambda: segment_files(tmp_path) == [])
         assert counts(store, "s") == {"acked": 2}
 
 

@@ -13,7 +13,7 @@ import threading
 import weakref
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from penstock.log import Log
 from penstock.log.pool import shared_pool
@@ -28,7 +28,7 @@ from penstock.model.errors import (
     StoreFull,
     StoreStopped,
 )
-from penstock.model.settings import KIB, StoreSettings
+from penstock.model.settings import KIB, SizePolicy, StoreSettings
 from penstock.model.slots import OTAP, SlotTable
 from penstock.storage.files import LocalFiles
 from penstock.store.ack_log import AckLog
@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from penstock.model.errors import LogPoisoned, StoreUnavailable
     from penstock.segment import SegmentInfo, SegmentReader, StoredBundle
     from penstock.storage.files import Files, Lock
+    from penstock.store.state import StoreState
 
 _LOG = logging.getLogger(__name__)
 
@@ -107,15 +108,20 @@ class Store(Registration):
         self.problems: tuple[Problem, ...] = tuple(found.problems)
         """What was not as it should be when the store was opened."""
         state = found.state
-        self.log = Log.open(
-            folder / "log",
-            settings.log,
-            name=name,
-            files=files,
-            clock=clock,
-            pool=pool,
-            metrics=metrics,
-            least_offset=max(state.sealed_offset, least_offset),
+        _make_known(state, registered)
+        self._segments = SegmentFolder(files, folder / "segments")
+        self.log = self._with_room(
+            state,
+            lambda: Log.open(
+                folder / "log",
+                settings.log,
+                name=name,
+                files=files,
+                clock=clock,
+                pool=pool,
+                metrics=metrics,
+                least_offset=max(state.sealed_offset, least_offset),
+            ),
         )
         for party in keep_for:
             self.log.keep_for(party)
@@ -134,10 +140,11 @@ class Store(Registration):
         )
         self._upkeep = upkeep
         self._make_room = make_room
-        self._segments = SegmentFolder(files, folder / "segments")
         self._journal = Journal(state, acks, settings.ack_log_bytes)
         try:
-            self._begin_journal(registered)
+            # A new ack.log with the recovered state. Invariant: those of `registered` are durable
+            # in it before anything is delivered, or removed for being delivered.
+            self._with_room(state, lambda: self._journal.compact().wait())
             self._begin(clock, workers, metrics, memory, decoder, slots, budget, jitter)
         except BaseException:
             self.log.close()
@@ -203,22 +210,25 @@ class Store(Registration):
         self._filling.start()
         self._maintenance.start()
 
-    def _begin_journal(self, registered: Sequence[str]) -> None:
-        """A new ack.log with the recovered state; on a full disk what everybody has makes room.
-
-        Invariant: those of `registered` are durable in it before anything is delivered or removed.
-        """
-        state = self._journal.state
-        for name in registered:
-            if state.named(name) is None:
-                state.apply(Registered(state.next_subscriber, self._start_seq("earliest"), name))
-        try:
-            self._journal.compact().wait()
-        except DiskFull:
-            for info in [info for info in state.segments.values() if state.is_complete(info)]:
-                state.apply(Removed(Reason.ACKED, info.segment_seq, info.end_offset))
+    def _with_room(self, state: StoreState, act: Callable[[], _T]) -> _T:
+        """What `act` gives; while the disk is full for it, what may go makes room."""
+        for info, reason in self._expendable(state):
+            try:
+                return act()
+            except DiskFull:
+                # Should it crash before that is noted, who lacks the segment has it as lost.
+                state.apply(Removed(reason, info.segment_seq, info.end_offset))
                 self._segments.remove(info.segment_seq)
-            self._journal.compact().wait()
+                _LOG.warning("%s: on a full disk it drops segment %d", self.name, info.segment_seq)
+        return act()
+
+    def _expendable(self, state: StoreState) -> list[tuple[SegmentInfo, Reason]]:
+        """What may go for want of room, in this order: what everybody has, then by policy."""
+        segments = list(state.segments.values())
+        complete = [(info, Reason.ACKED) for info in segments if state.is_complete(info)]
+        if self.settings.size_policy is not SizePolicy.DROP_OLDEST:
+            return complete
+        return complete + [(i, Reason.SIZE) for i in segments if not state.is_complete(i)]
 
     def disown(self) -> None:
         """In a forked child, where it belongs to the parent."""
@@ -499,6 +509,7 @@ class Store(Registration):
 
 FREE_BYTES = 1024 * KIB
 """The least that is freed when the disk is full: not each message is to wait for a removal."""
+_T = TypeVar("_T")
 CLOSE_S = 20.0
 """How long closing waits for the last seal."""
 
@@ -509,6 +520,14 @@ def _with_small_log_files(settings: StoreSettings, budget: Budget | None) -> Sto
     most = [max(64 * KIB, limit // 8) for limit in limits if limit is not None]
     log = replace(settings.log, rotate_bytes=min([settings.log.rotate_bytes, *most]))
     return replace(settings, log=log)
+
+
+def _make_known(state: StoreState, names: Sequence[str]) -> None:
+    """Registers who is not yet, from the oldest segment that is there."""
+    for name in names:
+        if state.named(name) is None:
+            start = next(iter(state.segments), state.next_seq)
+            state.apply(Registered(state.next_subscriber, start, name))
 
 
 def _disown_all() -> None:
