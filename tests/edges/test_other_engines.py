@@ -17,6 +17,7 @@ from tests.cli.running import finish, run, start
 from tests.lake.helpers import Flush, spans
 from tests.lake.java_tables import java_lake, metadata_of
 
+PATIENCE_S = 300
 EVERY = set(range(28))
 EQUAL = {*range(24)} - {n for n in range(24) if n % 3 == 1}
 LIVE = {
@@ -101,3 +102,46 @@ def test_expiry_keeps_what_a_tag_or_a_branch_has(tmp_path: Path) -> None:
     assert run("pipeline", "expire", "--data-dir", data, *ages, "--table", "spans").code == 0
     assert set((data / "lake").rglob("*.parquet")) == before
     assert metadata_of(data)["refs"].keys() == {"main", "before_tidying", "audit"}
+
+
+@pytest.mark.parametrize("name", ["equality_deletes", "renamed_columns", "reused_names"])
+def test_compaction_changes_no_row(name: str, tmp_path: Path) -> None:
+    """What was deleted stays deleted, every column keeps its values, and it is a `replace`."""
+    data = java_lake(name, tmp_path / "data")
+    everything = "SELECT *, _offset FROM spans ORDER BY _offset"
+    before = asked(data, everything)
+    process = start("pipeline", "compact", "--min-files", "2", "--data-dir", data)
+    answer = finish(process, PATIENCE_S)
+    assert answer.code == 0, answer.err
+    assert asked(data, everything) == before
+    assert metadata_of(data)["snapshots"][-1]["summary"]["operation"] == "replace"
+
+
+def test_the_pipeline_stops_at_a_table_of_format_3_by_name(tmp_path: Path) -> None:
+    """One sentence, and the table is as it was."""
+    data = java_lake("deletion_vectors", tmp_path / "data")
+    before = metadata_of(data)
+    answer = finish(start("pipeline", "run", "--once", "--data-dir", data), PATIENCE_S)
+    assert answer.code == 1
+    assert "spans is of Iceberg's format 3" in answer.err
+    assert "Traceback" not in answer.err
+    assert metadata_of(data) == before
+
+
+@pytest.mark.parametrize("name", ["deletion_vectors", "equality_deletes", "position_deletes"])
+def test_fsck_counts_live_rows_and_reads_deletes(name: str, tmp_path: Path) -> None:
+    """A delete file that is damaged is damage, since nobody knows which rows count."""
+    data = java_lake(name, tmp_path / "data")
+    answer = run("fsck", "--json", data)
+    assert (answer.code, answer.json["rows"]) == (0, len(LIVE[name]))
+    patterns = {"deletion_vectors": "*.puffin", "equality_deletes": "eq-*.parquet"}
+    files = sorted((data / "lake").rglob(patterns.get(name, "*-deletes.parquet")))
+    for file in files:
+        content = bytearray(file.read_bytes())
+        content[12] ^= 0xFF
+        file.write_bytes(content)
+    answer = run("fsck", "--json", data)
+    assert answer.code == 1
+    damaged = {damage["file"] for damage in answer.json["damage"]}
+    assert damaged
+    assert damaged <= set(map(str, files))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from penstock.cli.inspect_store import time_text
 from penstock.lake.glance import CATALOG
@@ -15,6 +15,9 @@ from penstock.model.errors import Damaged
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
+
+
+_CONTENTS: Final = {0: "data", 1: "position deletes", 2: "equality deletes"}
 
 
 def describe_lake_file(path: Path, shown: int) -> dict[str, Any]:
@@ -41,7 +44,11 @@ def _table(folder: Path, table: str) -> dict[str, Any]:
         problem = found.broken[0].detail if found is not None else "it was just removed"
         return {"table": table, "problem": problem}
     size, rows = sum(file.bytes for file in found.files), sum(file.rows for file in found.files)
-    return {"table": table, "files": len(found.files), "rows": rows, "bytes": size}
+    known = {"table": table, "files": len(found.files), "rows": rows, "bytes": size}
+    if found.deletes:
+        named = {file.path for file in found.deletes}
+        known |= {"delete_files": len(named), "deletes": sum(file.rows for file in found.deletes)}
+    return known
 
 
 def _parquet(path: Path) -> dict[str, Any]:
@@ -118,6 +125,7 @@ def _data_file(record: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "status": ("existing", "added", "deleted")[record["status"]],
         "file": file["file_path"],
+        "content": _CONTENTS.get(file.get("content", 0), "unknown"),
         "rows": file["record_count"],
         "bytes": file["file_size_in_bytes"],
     }

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import fastavro
 
+from penstock.lake.deletes import Content
 from penstock.lake.glance import CATALOG, LOCK_WAIT_S, local_path
 from penstock.lake.page_reader import one_line
 from penstock.model.errors import Damaged
@@ -27,11 +28,15 @@ _DELETED: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class NamedFile:
-    """A data file as a manifest has it."""
+    """A file as a manifest has it."""
 
     path: Path
     rows: int
+    """Or deletes, of a delete file."""
     bytes: int
+    content: Content = Content.DATA
+    vector: tuple[int, int] | None = None
+    """Where in it a deletion vector is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +59,8 @@ class References:
     folder: Path
     files: list[NamedFile] = field(default_factory=list)
     """The data files of the current snapshot."""
+    deletes: list[NamedFile] = field(default_factory=list)
+    """Its delete files; one for each vector of a file of vectors."""
     pieces: set[Path] = field(default_factory=set)
     """Metadata, manifest lists and manifests of the current snapshot that were read."""
     known: set[Path] = field(default_factory=set)
@@ -156,22 +163,28 @@ def _add_manifest(
     found.known |= {file.path for file in files}
     if is_current:
         found.pieces.add(path)
-        found.files += files
+        found.files += [file for file in files if file.content is Content.DATA]
+        found.deletes += [file for file in files if file.content is not Content.DATA]
 
 
 def _files_of(manifest: Path) -> list[NamedFile]:
     try:
-        return [
-            NamedFile(
-                local_path(entry["data_file"]["file_path"]),
-                entry["data_file"]["record_count"],
-                entry["data_file"]["file_size_in_bytes"],
-            )
-            for entry in read_avro(manifest)
-            if entry["status"] != _DELETED
-        ]
-    except (KeyError, TypeError) as error:
+        live = (entry for entry in read_avro(manifest) if entry["status"] != _DELETED)
+        return [_named(entry["data_file"]) for entry in live]
+    except (KeyError, TypeError, ValueError) as error:
         raise Damaged(f"not a manifest: {one_line(error)}") from None
+
+
+def _named(fields: Mapping[str, Any]) -> NamedFile:
+    offset, size = fields.get("content_offset"), fields.get("content_size_in_bytes")
+    is_vector = str(fields["file_format"]).upper() == "PUFFIN" and None not in (offset, size)
+    return NamedFile(
+        local_path(fields["file_path"]),
+        fields["record_count"],
+        fields["file_size_in_bytes"],
+        Content(fields.get("content", 0)),
+        (int(offset or 0), int(size or 0)) if is_vector else None,
+    )
 
 
 def read_avro(path: Path) -> list[dict[str, Any]]:

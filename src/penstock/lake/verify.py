@@ -5,10 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from penstock.lake.glance import CATALOG
+from penstock.lake.deletes import Content, vector_rows
+from penstock.lake.glance import CATALOG, glance
 from penstock.lake.page_reader import PageReader
+from penstock.lake.reader import deleted_rows
 from penstock.lake.references import catalog_tables, references
-from penstock.model.errors import Damaged
+from penstock.lake.settings import LakeSettings
+from penstock.model.errors import Damaged, PenstockError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -28,7 +31,7 @@ class LakeDamage:
     position: int
     kind: str
     """`catalog`, `metadata`, `manifest list`, `manifest`, `missing`, `size`, `footer`, `rows`,
-    `pages`."""
+    `pages`, `deletes`."""
     detail: str
     rows_lost: int = 0
 
@@ -42,7 +45,7 @@ class LakeReport:
     files_checked: int = 0
     bytes_checked: int = 0
     rows: int = 0
-    """In files that are whole."""
+    """In files that are whole, without those that were deleted."""
     damage: list[LakeDamage] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
@@ -103,14 +106,20 @@ def _verify_table(
     report.files_checked += len(found.pieces)
     report.bytes_checked += sum(path.stat().st_size for path in found.pieces if path.exists())
     damage = [LakeDamage(str(one.path), 0, one.kind, one.detail, one.rows) for one in found.broken]
-    for file in found.files:
+    for file in (*found.files, *found.deletes):
         meter = _Meter(progress, file.bytes)
         wrong = list(_damage_of(file, reader, meter.add))
         meter.end()
         report.files_checked += 1
         report.bytes_checked += file.bytes
-        report.rows += file.rows - min(file.rows, sum(each.rows_lost for each in wrong))
+        if file.content is Content.DATA:
+            report.rows += file.rows - min(file.rows, sum(each.rows_lost for each in wrong))
         damage += wrong
+    if found.deletes and not damage:
+        deleted = _deleted(warehouse, table, damage)
+        report.rows -= deleted
+        files = len({file.path for file in found.deletes})
+        report.notes.append(f"{table}: {deleted} rows are deleted, by {files} delete files")
     report.damage += _that_still_matters(warehouse, found, damage)
     report.notes += [f"{table}: {note}" for note in (*found.notes, *_unnamed(found))]
 
@@ -143,7 +152,37 @@ def _damage_of(
         text = f"{size} bytes where the manifest says {file.bytes}"
         yield LakeDamage(str(file.path), min(size, file.bytes), "size", text, file.rows)
         return
+    if file.vector is not None:
+        yield from _damage_of_vector(file, file.vector)
+        return
     yield from _damage_inside(file.path, reader.read(file.path, progress), file.rows)
+
+
+def _damage_of_vector(file: NamedFile, place: tuple[int, int]) -> Iterator[LakeDamage]:
+    """By its own checksum; no rows are lost with it, but nobody knows which count."""
+    begin, size = place
+    with file.path.open("rb") as stream:
+        stream.seek(begin)
+        blob = stream.read(size)
+    try:
+        found = len(vector_rows(blob, file.path.name))
+    except (Damaged, ValueError) as error:
+        yield LakeDamage(str(file.path), begin, "deletes", str(error))
+        return
+    if found != file.rows:
+        text = f"{found} deletes where the manifest says {file.rows}"
+        yield LakeDamage(str(file.path), begin, "deletes", text)
+
+
+def _deleted(warehouse: Path, table: str, damage: list[LakeDamage]) -> int:
+    """How many rows the deletes of a table mean: those of several may mean the same."""
+    namespace, _, name = table.rpartition(".")
+    settings = LakeSettings(warehouse=str(warehouse.absolute()), namespace=namespace)
+    try:
+        return sum(len(deleted_rows(file)) for file in glance(settings, name).files)
+    except (PenstockError, OSError) as error:
+        damage.append(LakeDamage(str(warehouse / name), 0, "deletes", str(error)))
+        return 0
 
 
 def _damage_inside(path: Path, read: PagesRead, rows: int) -> Iterator[LakeDamage]:
@@ -167,7 +206,8 @@ def _that_still_matters(
     after = references(warehouse, before.table)
     if after is None:
         return []
-    gone = {str(file.path) for file in before.files} - {str(file.path) for file in after.files}
+    were, are = ({*one.files, *one.deletes} for one in (before, after))
+    gone = {str(file.path) for file in were} - {str(file.path) for file in are}
     return damage if after.broken else [each for each in damage if each.file not in gone]
 
 
