@@ -114,7 +114,8 @@ class Engine:
 
     def stage_delete(self, table: str, path: str) -> int:
         """Begins an overwrite that takes a file out, and does not commit it yet."""
-        self._staged = self._table(table).newDelete().deleteFile(path)
+        self._staged = self._table(table).newDelete()
+        self._staged.deleteFile(path)
         return 0
 
     def commit_staged(self) -> int:
