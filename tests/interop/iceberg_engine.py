@@ -112,10 +112,11 @@ class Engine:
         query.awaitTermination()
         return count
 
-    def stage_delete(self, table: str, path: str) -> int:
-        """Begins an overwrite that takes a file out, and does not commit it yet."""
-        self._staged = self._table(table).newDelete()
-        self._staged.deleteFile(path)
+    def stage_delete(self, table: str, since: str) -> int:
+        """Begins to delete all days from a time on, and does not commit it yet."""
+        iceberg: Any = self._spark._jvm.org.apache.iceberg
+        later = iceberg.expressions.Expressions.greaterThanOrEqual("time", since)
+        self._staged = self._table(table).newDelete().deleteFromRowFilter(later)
         return 0
 
     def commit_staged(self) -> int:

@@ -132,7 +132,9 @@ def java_engine(warehouse: Path) -> Iterator[JavaEngine]:
             yield engine
         finally:
             assert process.stdin is not None
+            assert process.stdout is not None
             process.stdin.close()
+            process.stdout.close()
             try:
                 process.wait(60)
             except subprocess.TimeoutExpired:
