@@ -19,12 +19,12 @@ from penstock.log.inventory import SUFFIX
 from penstock.log.survey import survey_log
 from penstock.log.verify import LogReport, repair_log, verify_file, verify_log
 from penstock.model import SystemClock
-from penstock.model.errors import PenstockError
+from penstock.model.errors import FormatError, PenstockError
 from penstock.storage import DataDirectory, LocalFiles
 from penstock.storage.directory import IDENTITY
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from penstock.cli.fsck_objects import ObjectPlace
     from penstock.lake.verify import LakeReport
@@ -60,13 +60,15 @@ def fsck(
     storage (s3://bucket/prefix, gs://…, az://…, file:///folder), where an archive needs --metadata.
 
     Reads every byte of logs, segments, ack.log and ack.ckpt, of archived objects, of batches that
-    wait in a queue, and of the Parquet files of a lake's tables. Exit code 0: sound; 1: damage was
+    wait in a queue, and of the Parquet files of a lake's tables; and what servers, pipelines and
+    queries have noted in small files with a checksum. Exit code 0: sound; 1: damage was
     found. Verifying is safe beside whatever runs; repairing needs the server stopped.
 
     A repair records what was lost, so that the next fsck is clean, and keeps damaged files as
     FILE.damaged. A segment stays as long as one bundle in it can be read; the others are recorded
     as lost for every subscriber that lacks them. Of an archive, descriptors that were lost are made
-    again from its objects. Queues and lakes are not repaired.
+    again from its objects. Queues and lakes are not repaired. Small files are set aside, and
+    begun anew by whoever needs them.
 
     Example: penstock fsck --repair data
     """
@@ -120,12 +122,14 @@ def _fsck_objects(place: ObjectPlace, *, repair: bool) -> _Outcome:
 def _fsck_path(path: Path, *, repair: bool) -> _Outcome:
     reports, lakes = _verify(path)
     found = _findings(path, reports, lakes)
+    records = _check_records(path, found)
     if found.is_empty and path.is_file():
         raise PenstockError(f"{path} holds nothing that Penstock wrote")
     if not repair or found.sound:
         return found, None, None
-    _repair(path, reports)
+    _repair(path, reports, records)
     after = _findings(path, *_verify(path))
+    _check_records(path, after)
     return found, after, _UNREPAIRED_LAKE if any(not lake.sound for lake in lakes) else None
 
 
@@ -179,7 +183,7 @@ def _size_of_lakes(folders: list[Path]) -> int:
     return sum(lake_bytes(folder) for folder in folders)
 
 
-def _repair(path: Path, reports: _Reports) -> None:
+def _repair(path: Path, reports: _Reports, records: list[Path]) -> None:
     if path.is_file():
         raise PenstockError("repair works on a folder or a data directory, not on one file")
     for report in reports:
@@ -191,6 +195,10 @@ def _repair(path: Path, reports: _Reports) -> None:
             from penstock.store.repair import repair_store
 
             repair_store(LocalFiles(), Path(report.folder), SystemClock())
+    if records:
+        from penstock.cli.records import set_aside
+
+        set_aside(path, records)
 
 
 # --- what there is -----------------------------------------------------------------------------
@@ -290,6 +298,30 @@ def _add_lake(found: Findings, lake: LakeReport) -> None:
     for damage in lake.damage:
         found.add_damage(**asdict(damage))
     found.notes += lake.notes
+
+
+def _check_records(path: Path, found: Findings) -> list[Path]:
+    """Those that are damaged, of the small files of a data directory; or the one at `path`."""
+    from penstock.cli.records import describe_record, is_verified, records_of
+
+    damaged = []
+    if path.is_file():
+        records: Iterable[Path] = [path] if is_verified(path) else []
+    else:
+        records = records_of(path) if (path / IDENTITY).exists() else ()
+    for record in records:
+        try:
+            described = describe_record(record)
+        except FileNotFoundError:  # its owner was faster
+            continue
+        except FormatError as error:
+            found.add_damage(str(record), str(error).removeprefix(f"{record}: "), kind="record")
+            damaged.append(record)
+        else:
+            found.bytes_checked += described["bytes"] if described is not None else 0
+        found.records += 1
+        found.files_checked += 1
+    return damaged
 
 
 def _check_identity(path: Path, found: Findings) -> None:

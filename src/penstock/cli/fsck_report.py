@@ -22,6 +22,8 @@ class Findings:
     archives: int = 0
     """Partitions in archives."""
     queues: int = 0
+    records: int = 0
+    """Small files in which servers, pipelines and queries note things."""
     files_checked: int = 0
     bytes_checked: int = 0
     messages: int = 0
@@ -43,7 +45,8 @@ class Findings:
     @property
     def is_empty(self) -> bool:
         """Whether there was nothing to look at."""
-        return not (self.logs or self.stores or self.lakes or self.archives or self.queues)
+        places = self.logs or self.stores or self.lakes or self.archives or self.queues
+        return not (places or self.records)
 
     def add_damage(
         self,

@@ -87,11 +87,16 @@ def _describe_store_file(path: Path, frames: int) -> dict[str, Any]:
         return store.describe_ack_checkpoint(path)
     if re.fullmatch(r"[0-9]{20}\.msg", name):
         return store.describe_aside(path)
-    return store.describe_budget(path) or _describe_other_file(path, frames)
+    return _describe_other_file(path, frames)
 
 
 def _describe_other_file(path: Path, frames: int) -> dict[str, Any]:
-    """Of a lake, a queue or an archive."""
+    """Of a lake, a queue or an archive, or one of the small ones beside them."""
+    from penstock.cli.records import describe_record
+
+    record = describe_record(path)
+    if record is not None:
+        return record
     if path.name == "metadata.db":
         from penstock.cli.inspect_remote import describe_metadata
 

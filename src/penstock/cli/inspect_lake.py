@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.cli.inspect_store import time_text
+from penstock.cli.records import positions_text
 from penstock.lake.glance import CATALOG
 from penstock.lake.page_reader import PageReader
 from penstock.lake.positions import decode_positions
@@ -86,11 +87,7 @@ def _facts(metadata: Mapping[str, Any]) -> dict[str, Any]:
         "updated_at": time_text(metadata["last-updated-ms"] * 1_000_000),
         "current_snapshot": metadata.get("current-snapshot-id"),
         "snapshots": [_snapshot(one) for one in metadata.get("snapshots", ())],
-        "positions": [
-            f"{place.topic} partition {place.partition} of {place.source or 'an unknown source'}: "
-            f"segment {position.segment_seq}, offset {position.offset}"
-            for place, position in positions.items()
-        ],
+        "positions": positions_text(positions),
         "columns": [f"{one['id']} {one['name']}" for one in schema["fields"]],
     }
 

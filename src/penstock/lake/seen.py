@@ -20,6 +20,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from isal.isal_zlib import crc32
 
+from penstock.model.errors import Damaged, FormatError
+
 if TYPE_CHECKING:
     from penstock.lake.settings import LakeSettings
 
@@ -39,12 +41,23 @@ def read_seen(settings: LakeSettings, table: str, kind: str, identity: str) -> A
     path = seen_path(settings, table, kind)
     try:
         data = b"" if path is None else path.read_bytes()
-        head, _, body = data.partition(b"\n")
-        if json.loads(head) != _head(kind, identity, body):
-            return None
-        return json.loads(body)
-    except (OSError, ValueError, RecursionError):
+        found_kind, found_identity, found = decode_seen(data)
+    except (OSError, FormatError):
         return None
+    return found if (found_kind, found_identity) == (kind, identity) else None
+
+
+def decode_seen(data: bytes) -> tuple[str, str, Any]:
+    """Of what kind it is, of which table, and what was found out; Damaged where it is not whole."""
+    head, _, body = data.partition(b"\n")
+    try:
+        known = json.loads(head)
+        kind, identity = known["penstock"].removeprefix("seen "), known["table"]
+        if known == _head(kind, identity, body):
+            return kind, identity, json.loads(body)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        raise Damaged("not what readers found out about a table") from None
+    raise Damaged("the checksum of what readers found out does not match")
 
 
 def write_seen(settings: LakeSettings, table: str, kind: str, identity: str, found: Any) -> None:

@@ -23,6 +23,8 @@ import os
 import struct
 from typing import TYPE_CHECKING, Final
 
+from penstock.model.errors import Damaged, UnsupportedVersion
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
     from penstock.server.config import Dedupe
 
 _MAGIC: Final = b"PNSTKRPT"
-_VERSION: Final = 1
+VERSION: Final = 1
 _HEADER = struct.Struct("<8sHHI")
 _HEADER_BYTES: Final = 64
 _DIGEST_BYTES: Final = 24
@@ -52,7 +54,7 @@ class Table:
     def __init__(self, path: Path, entries: int) -> None:
         self._sets = max(1, entries // _WAYS)
         size = _HEADER_BYTES + self._sets * _WAYS * ENTRY_BYTES
-        head = _HEADER.pack(_MAGIC, _VERSION, 0, self._sets * _WAYS)
+        head = _HEADER.pack(_MAGIC, VERSION, 0, self._sets * _WAYS)
         path.parent.mkdir(parents=True, exist_ok=True)
         handle = _open(path, size, head)
         try:
@@ -104,6 +106,25 @@ class Table:
     def _time(self, at: int) -> int:
         found: int = _TIME.unpack_from(self._map, at + _DIGEST_BYTES)[0]
         return found
+
+
+def survey_table(data: bytes | memoryview) -> tuple[int, list[int]]:
+    """How many entries a file has room for, and the times of those that are taken.
+
+    Damaged where it is no table, or not all of one; there is no checksum.
+    """
+    if len(data) < _HEADER_BYTES:
+        raise Damaged("not a table of requests")
+    magic, version, _, entries = _HEADER.unpack_from(data)
+    if magic != _MAGIC:
+        raise Damaged("not a table of requests")
+    if version != VERSION:
+        raise UnsupportedVersion(f"table version {version}, this Penstock reads {VERSION}")
+    size = _HEADER_BYTES + entries * ENTRY_BYTES
+    if len(data) != size or entries % _WAYS:
+        raise Damaged(f"the table has {len(data)} bytes, not {size}")
+    sets = _TIMES.iter_unpack(data[_HEADER_BYTES:])
+    return entries, [time_ms for times in sets for time_ms in times if time_ms]
 
 
 def _open(path: Path, size: int, head: bytes) -> int:

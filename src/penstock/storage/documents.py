@@ -22,6 +22,16 @@ def encode_document(kind: str, version: int, fields: dict[str, Any]) -> bytes:
 
 def decode_document(kind: str, version: int, data: bytes) -> dict[str, Any]:
     """The fields; Damaged where the file is anything but what was written."""
+    named, written, fields = read_document(data, kind)
+    if named != kind:
+        raise Damaged(f"the checksum of the {kind} does not match")
+    if written != version:
+        raise UnsupportedVersion(f"{kind} version {written}, this Penstock reads {version}")
+    return fields
+
+
+def read_document(data: bytes, kind: str = "document") -> tuple[str, int, dict[str, Any]]:
+    """Of any kind: that, its version, and the fields. `kind` is what an error calls it."""
     try:
         document: dict[str, Any] = json.loads(data)
         found = document.pop("crc32")
@@ -29,11 +39,9 @@ def decode_document(kind: str, version: int, data: bytes) -> dict[str, Any]:
         whole = found == _checksum({"penstock": named, "version": written, **document})
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise Damaged(f"not a {kind}") from None
-    if not whole or named != kind:
+    if not whole:
         raise Damaged(f"the checksum of the {kind} does not match")
-    if written != version:
-        raise UnsupportedVersion(f"{kind} version {written}, this Penstock reads {version}")
-    return document
+    return named, written, document
 
 
 def _checksum(document: dict[str, Any]) -> str:

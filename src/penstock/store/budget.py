@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from isal.isal_zlib import crc32
 
 from penstock.model.clock import Clock, SystemClock
-from penstock.model.errors import InvalidSetting, LogLocked
+from penstock.model.errors import Damaged, InvalidSetting, LogLocked
 from penstock.storage.files import LocalFiles, read_whole
 
 if TYPE_CHECKING:
@@ -194,8 +194,7 @@ class SharedFile:
             data = read_whole(self._files, self._path)
         except FileNotFoundError:
             return []
-        lines = (data[at : at + LINE_BYTES] for at in range(LINE_BYTES, len(data), LINE_BYTES))
-        return [claim for line in lines if (claim := _decode_line(line)) is not None]
+        return [claim for claim in _decode_lines(data) if claim is not None]
 
     def write(self, claims: list[Claim]) -> None:
         head = _seal_line(_HEAD.pack(_MAGIC, _VERSION))
@@ -220,13 +219,19 @@ class SharedFile:
 
 
 def read_claims(files: Files, path: Path) -> list[Claim] | None:
-    """What stands in a shared file; None where it is something else."""
+    """What stands in a shared file; None where it is something else, Damaged where not all does."""
     file = files.open(path)
     try:
         is_budget = file.pread(len(_MAGIC), 0) == _MAGIC
+        data = file.pread(file.size(), 0) if is_budget else b""
     finally:
         file.close()
-    return SharedFile(files, path).claims() if is_budget else None
+    if not is_budget:
+        return None
+    claims = [claim for claim in _decode_lines(data) if claim is not None]
+    if _decode_line(data[:LINE_BYTES]) is None or len(claims) < len(_decode_lines(data)):
+        raise Damaged("the checksum of a line of the budget does not match")
+    return claims
 
 
 LINE_BYTES: Final = 64
@@ -247,6 +252,12 @@ def _encode_line(claim: Claim) -> bytes:
 def _seal_line(fields: bytes) -> bytes:
     body = fields.ljust(LINE_BYTES - _CRC.size, b"\0")
     return body + _CRC.pack(crc32(body))
+
+
+def _decode_lines(data: bytes) -> list[Claim | None]:
+    """Behind the head; None for each that is damaged."""
+    starts = range(LINE_BYTES, len(data), LINE_BYTES)
+    return [_decode_line(data[at : at + LINE_BYTES]) for at in starts]
 
 
 def _decode_line(line: bytes) -> Claim | None:
