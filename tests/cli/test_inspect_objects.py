@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -129,6 +130,15 @@ def test_batch_is_explained(queue: Path) -> None:
     assert (said["kind"], said["format_version"], said["records"]) == ("queue batch", 2, 2)
     assert said["frames"] == [{"index": 0, "bytes": 3, "preview": "one"}]
     assert said["batch_id"] == path.stem
+
+
+def test_batch_that_was_set_aside_is_explained(queue: Path, tmp_path: Path) -> None:
+    """Its name says first which partition it was to become."""
+    path = batches(queue.as_uri())[0]
+    aside = tmp_path / f"default.traces.0.{path.name}"
+    shutil.copy(path, aside)
+    said = inspect(aside)
+    assert (said["kind"], said["batch_id"]) == ("queue batch", path.stem)
 
 
 def test_manifest_is_explained(queue: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -33,6 +34,7 @@ KINDS = {
     "server.json": "server",
     "pipeline/delivered.json": "delivered",
     "pipeline/progress.json": "pipeline progress",
+    "topics/default/traces/1/archive.ckpt": "archive checkpoint",
     "lake/spans/seen/doubles.json": "what readers found out: doubles",
     "budget": "disk budget",
     RUN: "run of the repeat window",
@@ -50,6 +52,8 @@ def noted(data: Path) -> Path:
     write_delivered(data, Delivered("lake", {"/default/traces/0": Taken(1, 2)}, "here"))
     progress = encode_document("pipeline progress", 1, {"batches": 3})
     (data / "pipeline/progress.json").write_bytes(progress)
+    archived = encode_document("archive checkpoint", 1, {"offset": 5})
+    (data / "topics/default/traces/1/archive.ckpt").write_bytes(archived)
     (data / "lake/spans").mkdir(parents=True)
     write_seen(LakeSettings.of(data), "spans", "doubles", "a table", {"files": ["a", "b"]})
     FairShare(data / "budget", 1000, 2, key="one", unit_bytes=10).limit(5, 10)
@@ -124,12 +128,33 @@ def test_lock_is_explained_while_somebody_has_it(noted: Path) -> None:
 
 
 def test_leftovers_of_a_kill_are_explained(noted: Path) -> None:
-    """Files that have not got their names, and Spark's checkpoints."""
-    for name, kind in (("server.json.tmp", "unfinished"), ("pipeline/checkpoints/a/b", "Spark")):
+    """Files that have not got their names, Spark's checkpoints, and what SQLite has to do."""
+    for name, kind in (
+        ("server.json.tmp", "unfinished"),
+        ("pipeline/checkpoints/a/b", "Spark"),
+        ("lake/catalog.db-journal", "SQLite"),
+    ):
         (noted / name).parent.mkdir(parents=True, exist_ok=True)
         (noted / name).write_bytes(b"{")
         assert kind in inspect(noted / name)["kind"]
     assert fsck(noted)[0] == 0
+
+
+def test_socket_is_explained(noted: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A killed server leaves those of its workers."""
+    monkeypatch.chdir(noted)  # the path of a socket may not be long
+    with socket.socket(socket.AF_UNIX) as bound:
+        bound.bind("0.sock")
+    assert inspect(noted / "0.sock")["kind"] == "socket of a server's worker"
+
+
+def test_folders_of_a_data_directory_are_explained(noted: Path) -> None:
+    """Also those that hold none of the things that have a name of their own."""
+    for name in ("pipeline", "pipeline/repeats", "topics/default", "lake/spans/seen"):
+        said = inspect(noted / name)
+        files = [path for path in (noted / name).rglob("*") if path.is_file()]
+        assert (said["path"], said["files"]) == (str(noted / name), len(files))
+        assert said["data_directory"] == str(noted)
 
 
 def test_directory_with_all_of_them_is_sound(noted: Path) -> None:

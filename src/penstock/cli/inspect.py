@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from penstock.cli.common import human_bytes, json_option, print_json
+from penstock.cli.common import human_bytes, json_option, print_json, size_of
 from penstock.cli.feeds import installed
 from penstock.cli.object_stores import is_url, local_folder
 from penstock.cli.tail import preview
@@ -135,10 +135,7 @@ def _describe_folder(path: Path) -> dict[str, Any]:
         return describe_lake(path)
     survey = survey_log(LocalFiles(), path)
     if not survey.files:
-        from penstock.cli.inspect_remote import describe_place
-
-        place = asyncio.run(describe_place(path.absolute().as_uri()))
-        return {**place, "path": str(path)}
+        return _describe_place(path)
     return {
         "path": str(path),
         "kind": "log",
@@ -147,6 +144,22 @@ def _describe_folder(path: Path) -> dict[str, Any]:
         "earliest": survey.start_offset,
         "end": survey.end_offset,
     }
+
+
+def _describe_place(path: Path) -> dict[str, Any]:
+    """A folder of objects, or any other one of a data directory."""
+    from penstock.cli.inspect_remote import describe_place
+
+    try:
+        place = asyncio.run(describe_place(path.absolute().as_uri()))
+    except PenstockError:
+        within = [each for each in path.absolute().parents if (each / IDENTITY).exists()]
+        if not within:
+            raise
+        files = [each for each in path.rglob("*") if each.is_file()]
+        place = {"path": "", "kind": "folder of a data directory", "data_directory": str(within[0])}
+        place |= {"files": len(files), "bytes": size_of(files)}
+    return {**place, "path": str(path)}
 
 
 def _describe_checkpoint(path: Path) -> dict[str, Any]:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from penstock.queue.entry import Entry
+    from penstock.queue.ulid import Ulid
 
 _MAX_MANIFEST_BYTES: Final = 256 * 1024 * 1024
 _HEAD_BYTES: Final = 64
@@ -51,8 +52,8 @@ def _describe(path: Path, shown: int) -> dict[str, Any] | None:
         return _archive_object(path, shown)
     if head.startswith(queue_format.CHUNK_MAGIC):
         return _chunk(path.read_bytes(), shown)
-    if batch_id_of(path.name) is not None:
-        return _batch(path, shown)
+    if (batch_id := batch_id_of(_key(path))) is not None:
+        return _batch(path, batch_id, shown)
     if head.lstrip().startswith(b"{"):
         return _document(path)
     return _manifest(path, shown)
@@ -120,10 +121,13 @@ def describe_descriptor(data: bytes) -> dict[str, Any]:
 # --- the queue ---------------------------------------------------------------------------------
 
 
-def _batch(path: Path, shown: int) -> dict[str, Any]:
+def _key(path: Path) -> str:
+    """The end of the key; a copy that was set aside has its partition before that."""
+    return ".".join(path.name.split(".")[-2:])
+
+
+def _batch(path: Path, batch_id: Ulid, shown: int) -> dict[str, Any]:
     data = path.read_bytes()
-    batch_id = batch_id_of(path.name)
-    assert batch_id is not None
     records = decode_batch(data, max_record_bytes=MAX_BATCH_BYTES, batch_id=batch_id)
     return {
         "kind": "queue batch",

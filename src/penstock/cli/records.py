@@ -1,13 +1,15 @@
 """The small files in which servers, pipelines and queries note things, for `inspect` and `fsck`.
 
-    server.json, delivered.json, progress.json      documents with a checksum
+    server.json, delivered.json, progress.json,
+    archive.ckpt                                    documents with a checksum
     <warehouse>/<table>/seen/<kind>.json            what readers found out
     repeats.tbl, repeats-<n>.tbl                    requests that a receiver has stored
     pipeline/repeats/<table>/<…>.run                rows that the pipeline has committed
     budget                                          the size cap's ledger
     .lock, <any name>.lock                          who uses what stands beside it
     <any name>.tmp                                  a file that has not got its name yet
-    pipeline/checkpoints/…, sockets/<worker>.sock   Spark's, and the system's
+    pipeline/checkpoints/…, sockets/<worker>.sock,
+    <database>-wal, -shm, -journal                  Spark's, the system's, and SQLite's
 
 All but the last three say by themselves whether they are whole: describing one verifies it.
 """
@@ -20,6 +22,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from penstock.archive.uploader import CHECKPOINT_NAME as ARCHIVED
 from penstock.cli.feeds import installed
 from penstock.cli.inspect_store import describe_budget, time_text
 from penstock.model.errors import Damaged, FormatError, LogLocked, PenstockError
@@ -36,7 +39,8 @@ if TYPE_CHECKING:
 
 _PROGRESS_FILE: Final = "pipeline/progress.json"
 _DOCUMENTS: Final = (SERVER_FILE, DELIVERED_FILE, _PROGRESS_FILE)
-_NAMES: Final = frozenset(Path(name).name for name in _DOCUMENTS)
+_NAMES: Final = frozenset(Path(name).name for name in (*_DOCUMENTS, ARCHIVED))
+_OF_SQLITE: Final = re.compile(r"(.+\.db)-(wal|shm|journal)")
 _CHECKPOINTS: Final = "checkpoints"
 _REQUESTS: Final = re.compile(r"repeats(-[0-9]+)?\.tbl")
 
@@ -54,8 +58,9 @@ def describe_record(path: Path) -> dict[str, Any] | None:
 def records_of(data: Path) -> Iterator[Path]:
     """Those of a data directory that can be verified."""
     yield from filter(Path.is_file, (data / name for name in (*_DOCUMENTS, LEDGER)))
-    topics = {partition.folder.parent for partition in DataDirectory(data).partitions()}
-    for topic in sorted(topics):
+    folders = [partition.folder for partition in DataDirectory(data).partitions()]
+    yield from filter(Path.is_file, (folder / ARCHIVED for folder in folders))
+    for topic in sorted({folder.parent for folder in folders}):
         yield from (path for path in sorted(topic.iterdir()) if _REQUESTS.fullmatch(path.name))
     yield from sorted(data.glob("pipeline/repeats/*/*.run"))
     yield from sorted(data.glob("lake/*/seen/*.json"))
@@ -91,6 +96,8 @@ def _describe(path: Path, name: str) -> dict[str, Any] | None:
         return {"kind": "socket of a server's worker"}
     if _CHECKPOINTS in [each.name for each in path.absolute().parents]:
         return {"kind": "file of Spark's checkpoint, of no use after its run"}
+    if (sqlite := _OF_SQLITE.fullmatch(name)) is not None:
+        return {"kind": "SQLite's own file", "of": sqlite[1]}
     if name.endswith(".lock"):
         return _lock(path)
     if name.endswith(".tmp"):
