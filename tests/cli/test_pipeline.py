@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.errors import SparkRuntimeException
 
 from penstock.cli import pipeline
 from penstock.pipeline import spark_session, stop_session
-from penstock.pipeline.flush import batch
+from penstock.pipeline.flush import batch, stream
 from penstock.pipeline.flush.stream import only_pipeline
 from tests.cli.running import Answer, finish, run, start
 from tests.patience import until
@@ -163,6 +164,11 @@ def test_second_signal_is_obeyed_at_once() -> None:
             "OSError: [Errno 28] No space left on device: '/lake/spans'\n",
             "OSError: [Errno 28] No space left on device: '/lake/spans'",
         ),
+        (
+            "org.apache.spark.SparkException: Python worker failed to connect back.\n\tat x\n"
+            "Caused by: java.net.SocketTimeoutException: Timed out while waiting",
+            "Spark's Python processes did not start within its ten seconds: a busy machine",
+        ),
         ("nothing of the kind\nand more", "nothing of the kind"),
         ("", "str"),
     ],
@@ -170,6 +176,29 @@ def test_second_signal_is_obeyed_at_once() -> None:
 def test_reason_is_what_was_raised_first(told: str, reason: str) -> None:
     """Our own words, or else the last of those that others have put around it."""
     assert pipeline._reason(told) == reason
+
+
+@pytest.mark.usefixtures("warm")
+@pytest.mark.parametrize("failures", [1, 9])
+def test_spark_that_does_not_start_its_processes_is_asked_again(
+    data: Data, monkeypatch: pytest.MonkeyPatch, failures: int
+) -> None:
+    """It gives them ten seconds, however busy the machine is; some attempts on it gives up."""
+    data.seal([spans(1)])
+    inner, left = stream.start_flush, [True] * failures
+
+    def start_flush(*parts: Any, **named: Any) -> Any:
+        if left:
+            left.pop()
+            raise SparkRuntimeException("Python worker failed to connect back.")
+        return inner(*parts, **named)
+
+    monkeypatch.setattr(stream, "start_flush", start_flush)
+    answer = flush(data, "--once")
+    assert "did not start" in answer.err
+    assert (answer.code, bool(left)) == ((0, False) if failures == 1 else (1, True))
+    if failures == 1:
+        assert names_in(data) == named(1)
 
 
 # --- what cannot work ----------------------------------------------------------------------------

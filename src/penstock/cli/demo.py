@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from penstock.cli.demo_parts import DemoClient, DemoServer, SpanId
+    from penstock.cli.pipeline import Flushing
     from penstock.query.tiers import Tier
     from penstock.server.config import Config
 
@@ -145,22 +146,18 @@ class _Tour:
 
     def _flush(self) -> None:
         from penstock.cli.feeds import directory_feeds
-        from penstock.cli.pipeline import alone, flushing, spark
+        from penstock.cli.pipeline import alone, spark, take_turn
+        from penstock.pipeline.flush.ending import Ending
+
+        def show(running: Flushing) -> None:
+            for report in running.reports.new():
+                self._say(f"   {report}")
 
         self._server.flush()
         config = self._config()
         [feed] = directory_feeds([config], "decide")
-        with (
-            alone(config),
-            spark(self._master, None) as session,
-            flushing(session, config, feed, once=True) as running,
-        ):
-            while running.query.isActive:
-                time.sleep(0.1)
-            for report in running.reports.new():
-                self._say(f"   {report}")
-            if running.query.exception() is not None:
-                raise PenstockError(f"the pipeline failed: {running.query.exception()}")
+        with alone(config), spark(self._master, None) as session:
+            take_turn(session, [(config, feed)], show, Ending(), once=True)
 
     def _ask(self) -> None:
         from penstock.query.engine import ask

@@ -35,6 +35,9 @@ if TYPE_CHECKING:
     from penstock.server.config import Config
 
 _POLL_S = 0.2
+_TURNS = 5
+_NOT_STARTED = "Python worker failed to connect back"
+"""Within ten seconds, says Spark; no setting of its changes that."""
 _OWN_ERROR = re.compile(r"^penstock\.model\.errors\.\w+: (.+)$", re.MULTILINE)
 _ERROR = re.compile(r"^(?:Caused by: )?(?:[\w$]+\.)*(\w+(?:Error|Exception): .+)$", re.MULTILINE)
 
@@ -177,15 +180,42 @@ def _run(
         session = stack.enter_context(spark(master, remote))
         works = list(zip(configs, feeds, strict=True))
         turns = [[work] for work in works] if once else [works]
+        show = _printer(as_json, several=len(works) > 1)
         for turn in turns:
-            if ending.is_asked:
-                break
+            if not ending.is_asked:
+                take_turn(session, turn, show, ending, once=once)
+
+
+class TooBusy(PenstockError):
+    """Spark could not start a Python process of its own in time; nothing was lost by that."""
+
+
+def take_turn(
+    session: SparkSession,
+    works: Sequence[tuple[Config, Feed]],
+    show: Callable[[Flushing], None],
+    ending: Ending,
+    *,
+    once: bool,
+) -> None:
+    """Streams of feeds to their lakes, until they end or somebody ends them.
+
+    Where Spark could not start its processes they begin again: the lake's positions decide what is
+    new, so that may be done at any time. TooBusy after some attempts.
+    """
+    for left in reversed(range(_TURNS)):
+        try:
             with contextlib.ExitStack() as streams:
                 running = [
                     streams.enter_context(flushing(session, *work, once=once, ending=ending))
-                    for work in turn
+                    for work in works
                 ]
-                _until_the_end(running, _printer(as_json, several=len(works) > 1), ending)
+                _until_the_end(running, show, ending)
+            return
+        except TooBusy as error:
+            if not left or ending.is_asked:
+                raise
+            click.echo(f"penstock: {error}; again", err=True)
 
 
 @contextlib.contextmanager
@@ -229,12 +259,26 @@ def flushing(
     data_dir = config.data_dir.absolute()
     reports = Reports(data_dir)
     settings = lake_settings(config), flush_settings(config)
-    query = start_flush(session, data_dir, *settings, feed=feed, once=once, ending=ending)
+    with _started():
+        query = start_flush(session, data_dir, *settings, feed=feed, once=once, ending=ending)
     try:
         with Comparing(settings[0]):
             yield Flushing(query, reports, config.data_dir)
     finally:
         stop_flush(query)
+
+
+@contextlib.contextmanager
+def _started() -> Iterator[None]:
+    """TooBusy where Spark could not start its Python processes to describe the stream."""
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except PySparkException as error:
+        if _NOT_STARTED in str(error):
+            raise TooBusy(_reason(error)) from None
+        raise
 
 
 @contextlib.contextmanager
@@ -305,7 +349,8 @@ def _until_the_end(
     for data_dir, error in errors:
         if error is not None:
             where = f"{data_dir}: " if len(running) > 1 else ""
-            raise PenstockError(where + _reason(error))
+            kind = TooBusy if _NOT_STARTED in str(error) else PenstockError
+            raise kind(where + _reason(error))
 
 
 def _reason(error: Any) -> str:
@@ -316,6 +361,8 @@ def _reason(error: Any) -> str:
         return str(own[-1])
     if "Python worker exited unexpectedly" in told:
         return "one of Spark's Python workers was killed or has crashed"
+    if _NOT_STARTED in told:
+        return "Spark's Python processes did not start within its ten seconds: a busy machine"
     others = _ERROR.findall(told)
     return str(others[-1]) if others else (told.strip().partition("\n")[0] or type(error).__name__)
 
