@@ -182,11 +182,11 @@ def positions_text(positions: Positions) -> list[str]:
 def _requests(path: Path) -> dict[str, Any]:
     from penstock.server.repeats import VERSION, survey_table
 
-    entries, times_ms = survey_table(LocalFiles().map(path))
+    found = survey_table(path)
     described: dict[str, Any] = {"kind": "requests that are stored", "format_version": VERSION}
-    described |= {"entries": entries, "requests": len(times_ms)}
-    if times_ms:
-        described |= {"oldest": _time(min(times_ms)), "newest": _time(max(times_ms))}
+    described |= {"entries": found.entries, "requests": found.requests}
+    if found.requests:
+        described |= {"oldest": _time(found.oldest_ms), "newest": _time(found.newest_ms)}
     return described
 
 

@@ -21,7 +21,7 @@ import hashlib
 import mmap
 import os
 import struct
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from penstock.model.errors import Damaged, UnsupportedVersion
 
@@ -43,6 +43,7 @@ ENTRY_BYTES: Final = _DIGEST_BYTES + _TIME.size
 _WAYS: Final = 8
 """An entry may stand in any of so many places; the oldest of them gives way."""
 _SET_BYTES: Final = _WAYS * ENTRY_BYTES
+_SETS_AT_ONCE: Final = 4096
 _TIMES: Final = struct.Struct("<" + f"{_DIGEST_BYTES}xQ" * _WAYS)
 FIRST_ENTRIES: Final = 65_536
 _GROWTH: Final = 4
@@ -108,23 +109,44 @@ class Table:
         return found
 
 
-def survey_table(data: bytes | memoryview) -> tuple[int, list[int]]:
-    """How many entries a file has room for, and the times of those that are taken.
+class Survey(NamedTuple):
+    """What a table holds."""
 
-    Damaged where it is no table, or not all of one; there is no checksum.
-    """
-    if len(data) < _HEADER_BYTES:
-        raise Damaged("not a table of requests")
-    magic, version, _, entries = _HEADER.unpack_from(data)
-    if magic != _MAGIC:
-        raise Damaged("not a table of requests")
-    if version != VERSION:
-        raise UnsupportedVersion(f"table version {version}, this Penstock reads {VERSION}")
-    size = _HEADER_BYTES + entries * ENTRY_BYTES
-    if len(data) != size or entries % _WAYS:
-        raise Damaged(f"the table has {len(data)} bytes, not {size}")
-    sets = _TIMES.iter_unpack(data[_HEADER_BYTES:])
-    return entries, [time_ms for times in sets for time_ms in times if time_ms]
+    entries: int
+    """So many it has room for."""
+    requests: int = 0
+    oldest_ms: int = 0
+    newest_ms: int = 0
+
+
+def survey_table(path: Path) -> Survey:
+    """Safe beside workers. Damaged: it is no table, or not all of one; there is no checksum."""
+    with path.open("rb") as file:
+        fcntl.flock(file, fcntl.LOCK_SH)  # whoever begins a table has it to himself until it is one
+        head, length = file.read(_HEADER_BYTES), os.fstat(file.fileno()).st_size
+        fcntl.flock(file, fcntl.LOCK_UN)
+        if not any(head):  # its maker was killed at that, and the next one begins it
+            return Survey(0)
+        if len(head) < _HEADER_BYTES or not head.startswith(_MAGIC):
+            raise Damaged("not a table of requests")
+        _, version, _, entries = _HEADER.unpack_from(head)
+        if version != VERSION:
+            raise UnsupportedVersion(f"table version {version}, this Penstock reads {VERSION}")
+        size = _HEADER_BYTES + entries * ENTRY_BYTES
+        if length != size or entries % _WAYS:
+            raise Damaged(f"the table has {length} bytes, not {size}")
+        return _survey(entries, iter(lambda: file.read(_SETS_AT_ONCE * _SET_BYTES), b""))
+
+
+def _survey(entries: int, pieces: Iterator[bytes]) -> Survey:
+    requests, oldest_ms, newest_ms = 0, 0, 0
+    for piece in pieces:
+        times = [time_ms for each in _TIMES.iter_unpack(piece) for time_ms in each if time_ms]
+        if times:
+            requests += len(times)
+            oldest_ms = min(oldest_ms or times[0], *times)
+            newest_ms = max(newest_ms, *times)
+    return Survey(entries, requests, oldest_ms, newest_ms)
 
 
 def _open(path: Path, size: int, head: bytes) -> int:
