@@ -50,6 +50,7 @@ JSON_CALLS = {
     ("archive", "status"): ["--data-dir", "{data}", *IN_ARCHIVE],
     ("archive", "upload"): ["--data-dir", "{data}", *IN_ARCHIVE],
     ("fsck",): ["{data}"],
+    ("identity",): ["--data-dir", "{data}"],
     ("inspect",): ["{data}"],
     ("load",): ["--endpoint", "{otlp}", "--spans", "20", "--spans-per-second", "0"],
     ("pipeline", "compact"): ["--data-dir", "{data}"],
