@@ -63,6 +63,14 @@ def send(server: Server) -> Any:
     return server.post(Signal.TRACES, traces(os.urandom(REQUEST_BYTES // 2).hex()))
 
 
+def fill(ballast: Path) -> None:
+    """To the last byte."""
+    for size in (4096, 1):
+        with ballast.open("ab", buffering=0) as file, contextlib.suppress(OSError):
+            while True:
+                file.write(bytes(size))
+
+
 @pytest.mark.parametrize("disk_free", ["0", "8MiB"])
 def test_oldest_go_when_the_disk_is_full(small_disk: Path, disk_free: str) -> None:
     """Three times the disk is taken; what went is counted for whoever lacked it, and named."""
@@ -111,13 +119,28 @@ def test_server_starts_on_a_full_disk(small_disk: Path) -> None:
             assert send(server).status == 200
             assert server.ask("POST", "/api/v1/flush", port="web").status == 200
         server.kill()
-    with ballast.open("wb", buffering=0) as file, contextlib.suppress(OSError):
-        while True:
-            file.write(bytes(4096))
+    fill(ballast)
     with serving(data, config=config("drop_oldest", "0")) as server:
         until(lambda: send(server).status == 200)
         assert server.stop() == 0
     assert run("fsck", data).code == 0
+
+
+def test_server_is_ready_on_a_full_disk_and_says_where_it_is_when_there_is_room(
+    small_disk: Path,
+) -> None:
+    """The line comes, the failure is named, and server.json is written as soon as it can be."""
+    data, ballast = small_disk, small_disk / "ballast"
+    with serving(data, config=config("backpressure", "0")) as server:
+        assert server.stop() == 0
+    fill(ballast)
+    with serving(data, config=config("backpressure", "0")) as server:
+        assert "server.json could not be written, and is tried again" in server.errors
+        assert not (data / "server.json").exists()
+        ballast.unlink()
+        until((data / "server.json").exists)
+        assert send(server).status == 200
+        assert server.stop() == 0
 
 
 # --- injected, where nothing can be mounted ----------------------------------------------------

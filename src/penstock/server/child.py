@@ -10,6 +10,7 @@ import sys
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.server import config as configuration
+from penstock.server.tasks import watched
 
 if TYPE_CHECKING:
     from penstock.server.config import Config
@@ -38,6 +39,11 @@ class Child:
         self._waiting: dict[int, asyncio.Future[dict[str, Any]]] = {}
         self.ready = asyncio.Event()
 
+    @property
+    def title(self) -> str:
+        """How the log names it."""
+        return f"{self.kind} {self.number}"
+
     async def start(self) -> None:
         """Starts the process; `ready` is set when it listens."""
         self.ready.clear()
@@ -55,7 +61,8 @@ class Child:
     async def run(self) -> int:
         """Reads its answers until it ends; returns its exit code."""
         assert self._process is not None
-        reading = asyncio.create_task(self._read(self._process))
+        # Who is not read blocks at its next word: it is ended, and started again.
+        reading = watched(self._read(self._process), f"reading {self.title}", self.kill)
         code = await self._process.wait()
         # Not until the end of its stdout alone: its own children may keep that open.
         await asyncio.wait([reading], timeout=_LAST_WORDS_S)

@@ -12,7 +12,7 @@ import ssl
 import sys
 from typing import TYPE_CHECKING, Final
 
-from penstock.model.errors import InvalidSetting
+from penstock.model.errors import InvalidSetting, PenstockError
 from penstock.model.settings import MIB
 from penstock.query.server_file import RunningServer, own_ticks, remove_server_file
 from penstock.server.auth import Gate
@@ -20,6 +20,7 @@ from penstock.server.capping import check_cap, survey
 from penstock.server.child import Child, FlightChild
 from penstock.server.http_server import http_server, reserve
 from penstock.server.queries import Queries
+from penstock.server.tasks import watched
 from penstock.server.web import web_application
 from penstock.storage import DataDirectory, LocalFiles
 
@@ -33,6 +34,7 @@ _LEAST_QUERY_MEMORY: Final = 256 * MIB
 """Half of it is the interpreter's, with everything that a query needs."""
 _FIRST_PAUSE_S: Final = 0.2
 _LONGEST_PAUSE_S: Final = 10.0
+_DESCRIBE_AGAIN_S: Final = 1.0
 
 
 def check(config: Config) -> None:
@@ -105,6 +107,9 @@ class Supervisor:
         self._children: list[Child] = []
         self._flight: FlightChild | None = None
         self._stopping = asyncio.Event()
+        self._failed = False
+        self._undescribed = False
+        """Whether `server.json` could not be written."""
 
     async def run(self) -> None:
         """From the ready line to the end of the last worker."""
@@ -144,14 +149,14 @@ class Supervisor:
         ]
         if "flight" in ports:
             self._flight = FlightChild(self._config, ports["flight"])
-        guards = [asyncio.create_task(self._guard(child)) for child in self._all()]
+        guards = [watched(self._guard(each), each.title, self._fail) for each in self._all()]
         queries = Queries(self._config)
         application = web_application(self._config, self._children, queries)
         # A question is given up when its client goes, which looks like one that closes its side.
         web = http_server(application, self._config, answers_half_closed=False)
         serving = asyncio.create_task(web.serve(sockets=[self._sockets["web"]]))
         serving.add_done_callback(lambda _: self._stopping.set())
-        ready = asyncio.create_task(self._say_ready(ports))
+        ready = watched(self._say_ready(ports), "saying that it is ready", self._fail)
         await self._stopping.wait()
         ready.cancel()
         for child in self._all():
@@ -163,6 +168,13 @@ class Supervisor:
         await queries.close()
         web.should_exit = True
         await serving
+        if self._failed:
+            raise PenstockError("the server stopped, since a part of it failed; its log says why")
+
+    def _fail(self) -> None:
+        """Without that part it would not be what it says: it stops, and says so at its end."""
+        self._failed = True
+        self._stopping.set()
 
     @property
     def _port_names(self) -> tuple[str, ...]:
@@ -186,17 +198,30 @@ class Supervisor:
             "web": ports["web"],
             "data_dir": str(self._config.data_dir.absolute()) if buffer is None else None,
         }
-        if buffer is None:
-            self._describe(ports)
-        else:
+        if buffer is not None:
             line["buffer"] = buffer
+        # Who waits for the line finds `server.json`, unless the disk has no room even for that.
+        described = buffer is not None or self._describe(ports)
         sys.stdout.write(json.dumps(line) + "\n")
         sys.stdout.flush()
+        while not described:
+            await asyncio.sleep(_DESCRIBE_AGAIN_S)
+            described = self._describe(ports)
 
-    def _describe(self, ports: dict[str, int]) -> None:
-        """For processes that read the data directory beside us."""
+    def _describe(self, ports: dict[str, int]) -> bool:
+        """For processes that read the data directory beside us; False where it has no room."""
+        try:
+            self._described(ports).write(self._config.data_dir)
+        except OSError as error:
+            if not self._undescribed:
+                _LOG.error("server.json could not be written, and is tried again: %s", error)
+            self._undescribed = True
+            return False
+        return True
+
+    def _described(self, ports: dict[str, int]) -> RunningServer:
         config = self._config
-        RunningServer(
+        return RunningServer(
             pid=os.getpid(),
             started_ticks=own_ticks(),
             host=config.listen.host,
@@ -204,20 +229,23 @@ class Supervisor:
             workers=config.workers,
             tls=config.tls.certificate is not None,
             tokens=config.auth.tokens_file is not None,
-        ).write(config.data_dir)
+        )
 
     async def _guard(self, child: Child) -> None:
         """Starts a worker again whenever it dies, after a pause that grows."""
         pause_s = _FIRST_PAUSE_S
         while not self._stopping.is_set():
-            await child.start()
             started = asyncio.get_running_loop().time()
-            code = await child.run()
+            try:
+                await child.start()
+                ended = f"ended with {await child.run()}"
+            except OSError as error:  # the machine has no process or memory for it at present
+                ended = f"could not be started ({error})"
             if self._stopping.is_set():
                 return
             lived = asyncio.get_running_loop().time() - started
             pause_s = _FIRST_PAUSE_S if lived > _LONGEST_PAUSE_S else pause_s
-            _LOG.error("%s %d ended with %d and is started again", child.kind, child.number, code)
+            _LOG.error("%s %s and is started again", child.title, ended)
             try:
                 await asyncio.wait_for(self._stopping.wait(), pause_s)
             except TimeoutError:

@@ -29,8 +29,11 @@ from penstock.server.http import OtlpHttp
 from penstock.server.http_server import bind, http_server
 from penstock.server.keeping import StoreKeeping
 from penstock.server.logs import set_up_logging
+from penstock.server.tasks import watched
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from penstock.server.config import Config
     from penstock.server.keeping import Keeping
 
@@ -40,8 +43,10 @@ _LOG = logging.getLogger(__name__)
 class Worker:
     """Everything that one worker runs."""
 
-    def __init__(self, config: Config, number: int) -> None:
+    def __init__(self, config: Config, number: int, on_failure: Callable[[], None]) -> None:
+        """`on_failure`: a part of it failed, and it must be started again."""
         self._config = config
+        self._on_failure = on_failure
         self._number = number
         self._metrics = Metrics()
         self._keeping = _keeping(config, number, self._metrics)
@@ -68,9 +73,11 @@ class Worker:
         await self._grpc.start()
         listening = bind(self._config.listen.host, http_port)
         self._tasks = [
-            asyncio.create_task(self._http.serve(sockets=[listening])),
-            asyncio.create_task(self._sample()),
-            *map(asyncio.create_task, self._keeping.background()),
+            watched(self._http.serve(sockets=[listening]), "the HTTP port", self._on_failure),
+            *(
+                watched(work, "work in the background", self._on_failure)
+                for work in (self._sample(), *self._keeping.background())
+            ),
         ]
         while not self._http.started:
             await asyncio.sleep(0.005)
@@ -148,16 +155,23 @@ async def run() -> None:
     orders = json.loads(await lines.readline())
     config = configuration.load(orders["config"], {}, {})
     set_up_logging(config.logging, worker=orders["number"])
-    worker = Worker(config, orders["number"])
-    stop = asyncio.Event()
+    stop, failed = asyncio.Event(), asyncio.Event()
+
+    def fail() -> None:
+        failed.set()
+        stop.set()
+
+    worker = Worker(config, orders["number"], fail)
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, _stop_or_die, stop)
     await worker.start(orders["grpc_port"], orders["http_port"])
     say({"ready": True})
-    questions = asyncio.create_task(_answer_questions(worker, lines, stop))
+    questions = watched(_answer_questions(worker, lines, stop), "answering questions", fail)
     await stop.wait()
     questions.cancel()
     await worker.stop()
+    if failed.is_set():
+        raise SystemExit(1)  # the supervisor starts the next one
 
 
 def _stop_or_die(stop: asyncio.Event) -> None:
