@@ -36,7 +36,7 @@ def check_equal(signal: Signal, request: Any, **form: bool) -> None:
     """What is read from the JSON is what the official reader makes of it."""
     official = json_format.MessageToDict(request, **form)
     expected = json_format.ParseDict(official, signal.request_class())
-    found = request_from_json(signal, json.dumps(with_hex_ids(official)).encode())
+    found = request_from_json(signal, json.dumps(with_hex_ids(official)).encode()).data
     assert canonical(signal, found) == canonical(signal, expected.SerializeToString())
 
 
@@ -69,7 +69,7 @@ def test_json_gives_the_same_bundle(signal: Signal) -> None:
     request = full_request(signal, 3)
     official = json_format.MessageToDict(request, use_integers_for_enums=True)
     expected = json_format.ParseDict(official, signal.request_class()).SerializeToString()
-    found = request_from_json(signal, json.dumps(with_hex_ids(official)).encode())
+    found = request_from_json(signal, json.dumps(with_hex_ids(official)).encode()).data
     bundles = [decode_requests(signal, [data])[0].bundle for data in (found, expected)]
     assert repr(bundles[0]) == repr(bundles[1])
     assert [b.nbytes for b in bundles if b] == [b.nbytes for b in bundles if b][::-1]
@@ -82,7 +82,7 @@ def log_record(**fields: Any) -> bytes:
 
 def read(data: bytes) -> Any:
     """The one log record of a request."""
-    request: Any = Signal.LOGS.request_class.FromString(request_from_json(Signal.LOGS, data))
+    request: Any = Signal.LOGS.request_class.FromString(request_from_json(Signal.LOGS, data).data)
     return request.resource_logs[0].scope_logs[0].log_records[0]
 
 
@@ -180,7 +180,23 @@ def test_values_nested_too_deep_are_refused(depth: int) -> None:
         value = opening + innermost + b"]}}" * depth
         data = log_record(body="BODY").replace(b'"BODY"', value)
         with pytest.raises(InvalidArgument):
-            check_request(Signal.LOGS, request_from_json(Signal.LOGS, data))
+            check_request(Signal.LOGS, request_from_json(Signal.LOGS, data).data)
+
+
+@pytest.mark.parametrize(
+    ("written", "instead", "place"),
+    [
+        (b'"logRecords": [', b'"logRecords": [], "log_records": [', r"\].log_records"),
+        (b'"key": "a"', b'"key": "a", "key": "a"', r"attributes\[0\].key"),
+        (b'"stringValue": "b"', b'"stringValue": "c", "stringValue": "b"', "value.stringValue"),
+    ],
+)
+def test_field_that_is_there_twice_is_refused(written: bytes, instead: bytes, place: str) -> None:
+    """With the path to it; at every depth, by either of its names, even with the same value."""
+    data = log_record(attributes=[{"key": "a", "value": {"stringValue": "b"}}])
+    assert request_from_json(Signal.LOGS, data).warning == ""
+    with pytest.raises(InvalidArgument, match=f"{place}: is there twice"):
+        request_from_json(Signal.LOGS, data.replace(written, instead))
 
 
 def test_more_objects_than_allowed_are_refused_unread() -> None:

@@ -2,7 +2,9 @@
 
 It is protobuf's JSON with OTLP's exceptions: trace and span ids are hexadecimal, enum values are
 numbers, and fields that are not known are ignored. Names may also be as in the `.proto` files and
-enum values names, as protobuf's own readers have it.
+enum values names, as protobuf's own readers have it. A key that stands twice in one object, or once
+by each of its names, is refused, as they do too: one of the two values would be acknowledged and
+lost.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ import binascii
 import json
 from base64 import b64decode
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from penstock.model.errors import InvalidArgument
 
@@ -31,20 +33,45 @@ _INTEGERS: Final = (3, 4, 5, 6, 7, 13, _ENUM, 15, 16, 17, 18)
 _READY: Final = {_DOUBLE: float, _BOOL: bool, _STRING: str, **dict.fromkeys(_INTEGERS, int)}
 _URL_SAFE: Final = str.maketrans("-_", "+/")
 _SHOWN: Final = 40
+_Object: Final = tuple
+"""A JSON object is its pairs, in their order: a dict would have lost those whose key comes again
+before anybody could look. Nothing else that `json` makes is one."""
 
 
 class _Bad(Exception):
-    """A value that is not what its field needs; gets its path on the way out."""
+    """What keeps the request from being read; gets its path on the way out."""
 
-    def __init__(self, expected: str, value: object) -> None:
-        shown = repr(value)
-        shown = shown if len(shown) <= _SHOWN else shown[:_SHOWN] + "…"
-        super().__init__(f"{shown} is not {expected}")
+    def __init__(self, problem: str) -> None:
+        super().__init__(problem)
         self.path = ""
 
 
-def request_from_json(signal: Signal, data: bytes, *, max_parts: int = 1_000_000) -> bytes:
-    """The request in protobuf; `check_request` is still to be asked about it.
+def _bad(expected: str, value: object) -> _Bad:
+    """A value that is not what its field needs."""
+    return _Bad(f"{_short(repr(_as_written(value)))} is not {expected}")
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
+
+
+def _as_written(value: object) -> object:
+    if type(value) is _Object:
+        return {key: _as_written(part) for key, part in value}
+    return [_as_written(part) for part in value] if type(value) is list else value
+
+
+class FromJson(NamedTuple):
+    """A request that came as JSON."""
+
+    data: bytes
+    """In protobuf; `check_request` is still to be asked about it."""
+    warning: str
+    """That nothing was read, though there was something; empty where all is well."""
+
+
+def request_from_json(signal: Signal, data: bytes, *, max_parts: int = 1_000_000) -> FromJson:
+    """The same request in protobuf, all of what its known fields hold.
 
     Raises InvalidArgument, which says what is wrong, and refuses what has more than `max_parts`
     objects and arrays before it reads them.
@@ -52,8 +79,10 @@ def request_from_json(signal: Signal, data: bytes, *, max_parts: int = 1_000_000
     if data.count(b"{") + data.count(b"[") > 2 * max_parts:
         raise InvalidArgument(f"the request has more than {2 * max_parts} objects and arrays")
     try:
-        fields = _message(signal.request_class.DESCRIPTOR)(json.loads(data))
-        return signal.request_class(**fields).SerializeToString()
+        document = json.loads(data, object_pairs_hook=_Object)
+        fields = _message(signal.request_class.DESCRIPTOR)(document)
+        request = signal.request_class(**fields).SerializeToString()
+        return FromJson(request, _warning(signal, [key for key, _ in document]))
     except _Bad as bad:
         place = bad.path.removeprefix(".") or "the request"
         raise InvalidArgument(f"{place}: {bad}") from None
@@ -62,6 +91,15 @@ def request_from_json(signal: Signal, data: bytes, *, max_parts: int = 1_000_000
     except (ValueError, OverflowError) as error:
         # Also numbers out of range and lone surrogates, found when the message is made.
         raise InvalidArgument(f"the request cannot be read: {error}") from None
+
+
+def _warning(signal: Signal, keys: list[str]) -> str:
+    """For a sender who has the wrong address: unknown fields are ignored, and nothing is left."""
+    field = signal.request_class.DESCRIPTOR.fields[0]
+    if not keys or field.name in keys or field.json_name in keys:
+        return ""
+    ignored = _short(json.dumps(keys[0]))
+    return f"nothing was stored: {ignored} is ignored here, and there is no {field.json_name}"
 
 
 @cache
@@ -73,13 +111,15 @@ def _message(descriptor: Descriptor) -> Convert:
     def convert(value: Any) -> dict[str, Any]:
         if not fields:  # not before its first use: values hold values
             fields.update(_fields(descriptor))
-        if type(value) is not dict:
-            raise _Bad("an object", value)
+        if type(value) is not _Object:
+            raise _bad("an object", value)
         found = {}
         try:
-            for key, part in value.items():
+            for key, part in value:
                 if key in fields and part is not None:
                     name, ready, convert_part = fields[key]
+                    if name in found:  # by the same name, or by its other
+                        raise _Bad("is there twice, and one of the two would be lost")
                     found[name] = part if type(part) is ready else convert_part(part)
         except _Bad as bad:
             bad.path = f".{key}{bad.path}"
@@ -106,13 +146,13 @@ def _check_choice(descriptor: Descriptor, found: Mapping[str, Any]) -> None:
     for oneof in descriptor.oneofs:
         chosen = [field.json_name for field in oneof.fields if field.name in found]
         if len(chosen) > 1:
-            raise _Bad("one value", chosen)
+            raise _bad("one value", chosen)
 
 
 def _list(convert: Convert) -> Convert:
     def convert_list(values: Any) -> list[Any]:
         if type(values) is not list:
-            raise _Bad("an array", values)
+            raise _bad("an array", values)
         found: list[Any] = []
         try:
             for value in values:
@@ -137,13 +177,13 @@ def _value(field: Any) -> Convert:
 
 def _string(value: Any) -> str:
     if type(value) is not str:
-        raise _Bad("a string", value)
+        raise _bad("a string", value)
     return value
 
 
 def _bool(value: Any) -> bool:
     if type(value) is not bool:
-        raise _Bad("true or false", value)
+        raise _bad("true or false", value)
     return value
 
 
@@ -157,7 +197,7 @@ def _integer(value: Any) -> int:
             return _whole(value)
     except (ValueError, OverflowError):
         pass
-    raise _Bad("a whole number", value)
+    raise _bad("a whole number", value)
 
 
 def _whole(value: float) -> int:
@@ -173,10 +213,10 @@ def _double(value: Any) -> float:
         try:
             number = float(value)
         except ValueError:
-            raise _Bad("a number", value) from None
+            raise _bad("a number", value) from None
         if number - number == 0 or value in _DOUBLES:
             return number
-    raise _Bad("a number", value)
+    raise _bad("a number", value)
 
 
 def _enum(values: Mapping[str, Any]) -> Convert:
@@ -192,7 +232,7 @@ def _id(value: Any) -> bytes:
     try:
         return binascii.unhexlify(value)
     except (ValueError, TypeError):
-        raise _Bad("hexadecimal", value) from None
+        raise _bad("hexadecimal", value) from None
 
 
 def _bytes(value: Any) -> bytes:
@@ -200,4 +240,4 @@ def _bytes(value: Any) -> bytes:
     try:
         return b64decode(text + "=" * (-len(text) % 4), validate=True)
     except ValueError:
-        raise _Bad("base64", value) from None
+        raise _bad("base64", value) from None

@@ -6,7 +6,7 @@ import asyncio
 import json
 import logging
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from penstock.model.errors import InvalidArgument
 from penstock.otel.signals import Signal
@@ -19,6 +19,7 @@ from penstock.server.refusals import Cause, Refusal, as_json, refusal_for
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from penstock.otel.from_json import FromJson
     from penstock.server.admission import Admission
     from penstock.server.auth import Gate
     from penstock.server.config import Limits
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     Receive = Callable[[], Awaitable[dict[str, Any]]]
     Send = Callable[[dict[str, Any]], Awaitable[None]]
 
+Done = TypeVar("Done")
 _LOG = logging.getLogger(__name__)
 PROTOBUF: Final = "application/x-protobuf"
 JSON: Final = "application/json"
@@ -83,14 +85,15 @@ class OtlpHttp:
                 size = len(data)
                 data = await _aside(decompress, data, encoding, limits.decompressed)
                 grow(max(0, len(data) - size))
+            warning = ""
             if kind == JSON:
-                data = await _aside(self._from_json, signal, data)
+                data, warning = await _aside(self._from_json, signal, data)
             accepted = await self._ingest.take(signal, namespace, data)
         if kind == PROTOBUF:
             return signal.response(accepted.rejected, accepted.message)
-        return _json_response(signal, accepted.rejected, accepted.message)
+        return _json_response(signal, accepted.rejected, accepted.message or warning)
 
-    def _from_json(self, signal: Signal, data: bytes) -> bytes:
+    def _from_json(self, signal: Signal, data: bytes) -> FromJson:
         from penstock.otel.from_json import request_from_json
 
         try:
@@ -99,7 +102,7 @@ class OtlpHttp:
             raise Refusal(Cause.INVALID, str(error)) from None
 
 
-async def _aside(work: Callable[..., bytes], *arguments: Any) -> bytes:
+async def _aside(work: Callable[..., Done], *arguments: Any) -> Done:
     """Long work goes to a thread, so that other requests are answered meanwhile."""
     if any(isinstance(each, bytes) and len(each) > LONG_BYTES for each in arguments):
         return await asyncio.get_running_loop().run_in_executor(_LONG_WORK, work, *arguments)
