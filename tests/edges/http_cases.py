@@ -17,6 +17,7 @@ from tests.server.samples import ids, traces
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+EXPECT, FIVE = "expect: 100-continue", "content-length: 5"
 KEPT, CLOSED, HALF_CLOSED, LEFT = "kept", "closed", "half-closed", "left"
 
 
@@ -403,6 +404,17 @@ HEADS = [
         (200,),
         1,
         CLOSED,
+    ),
+    *(
+        Case(f"`Expect: 100-continue`, and {what}", lambda _, text=text: text, (status,), 0, CLOSED)
+        for what, text, status in (
+            ("a length over the limit", head(EXPECT, "content-length: 99999999999"), 413),
+            ("another content type", head(EXPECT, FIVE).replace(b"x-protobuf", b"pdf"), 415),
+            ("an unknown encoding", head(EXPECT, FIVE, "content-encoding: br"), 415),
+            ("another method", head(EXPECT, FIVE, line="PUT /v1/traces HTTP/1.1"), 405),
+            ("a namespace twice", head(EXPECT, FIVE, *["x-penstock-namespace: a"] * 2), 400),
+            ("neither length nor chunks", head(EXPECT), 411),
+        )
     ),
     Case("another `Expect`", lambda t: post(traces(t), "expect: a miracle"), (417,), 0, CLOSED),
     Case(

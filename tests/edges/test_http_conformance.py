@@ -135,6 +135,20 @@ def test_client_of_another_version_is_told_so(server: Server) -> None:
             assert b"This port speaks HTTP/1.1; OTLP over gRPC has a port of its own." in answer
 
 
+@pytest.mark.parametrize(
+    ("port", "path", "status"),
+    [("http", "/v1/none", 404), ("web", "/api/v1/none", 404), ("web", "/api/v1/query", 413)],
+)
+def test_body_that_is_not_wanted_is_not_asked_for(
+    server: Server, port: str, path: str, status: int
+) -> None:
+    """Where nothing is, and on the web port: the answer to the head, and then the end."""
+    head = f"POST {path} HTTP/1.1\r\nhost: x\r\nexpect: 100-continue\r\n"
+    with server.socket(port) as connection, connection.makefile("rb") as file:
+        connection.sendall(f"{head}content-length: 99999999999\r\n\r\n".encode())
+        assert (next_status(file), next_status(file)) == (status, 0)
+
+
 def test_page_says_what_is_tested() -> None:
     """Row by row."""
     page = (ROOT / "docs" / "http.md").read_text()

@@ -19,14 +19,20 @@ class ClientGone(Exception):
 
 
 class Body:
-    """A request's body, as it arrives."""
+    """A request's body, as it arrives.
 
-    def __init__(self, receive: Receive) -> None:
+    `held_back`: the client sends it when it is asked for; the first piece that is awaited asks
+    (`100 Continue`). Whoever can refuse the request by its head does so before.
+    """
+
+    def __init__(self, receive: Receive, *, held_back: bool = False) -> None:
         self._receive = receive
+        self._held_back = held_back
         self.ended = False
 
     async def piece(self) -> bytes:
         """What comes next; not to be asked for after the end."""
+        self._held_back = False
         message = await self._receive()
         if message["type"] == "http.disconnect":
             self.ended = True
@@ -71,7 +77,12 @@ class Body:
         return body
 
     async def throw_away(self, most: int, timeout_s: float) -> None:
-        """So that the client sees the answer and not a reset; a longer or slower rest is cut."""
+        """So that the client sees the answer and not a reset; a longer or slower rest is cut.
+
+        One that is held back stays where it is: nobody is asked for what is not wanted.
+        """
+        if self._held_back:
+            return
         with contextlib.suppress(TimeoutError, ClientGone):
             async with asyncio.timeout(timeout_s):
                 while most > 0 and not self.ended:

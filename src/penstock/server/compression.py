@@ -25,18 +25,23 @@ _MOST_ENCODINGS: Final = 2
 
 def decompress(data: bytes, encoding: str, most: int) -> bytes:
     """The body; Refusal for an unknown encoding, a broken one, or more than `most` bytes."""
+    for method in methods_of(encoding):
+        data = method(data, most)
+    return data
+
+
+def methods_of(encoding: str) -> list[Callable[[bytes, int], bytes]]:
+    """What undoes it, in that order; Refusal where one of its parts is unknown."""
     names = [part.strip().lower() for part in encoding.split(",")]
     names = [name for name in names if name not in ("", "identity")]
     if len(names) > _MOST_ENCODINGS:
         text = f"the body is encoded {len(names)} times; the most is {_MOST_ENCODINGS}"
         raise Refusal(Cause.UNSUPPORTED, text)
     for name in reversed(names):
-        method = _METHODS.get(name)
-        if method is None:
+        if name not in _METHODS:
             known = "gzip, zstd or identity"
             raise Refusal(Cause.UNSUPPORTED, f"the encoding {name!r} is not one of {known}")
-        data = method(data, most)
-    return data
+    return [_METHODS[name] for name in reversed(names)]
 
 
 def decompress_marked(data: bytes, most: int) -> bytes:

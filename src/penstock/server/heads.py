@@ -31,6 +31,12 @@ def kind_in(scope: dict[str, Any]) -> str:
     return str(kind).partition(";")[0].strip().lower()
 
 
+def holds_body_back(scope: dict[str, Any]) -> bool:
+    """Whether the client waits to hear if its body is wanted; one of HTTP/1.0 never does."""
+    is_old = scope.get("http_version") == "1.0"
+    return not is_old and any(name == b"expect" for name, _ in scope["headers"])
+
+
 def announces_body(headers: Headers) -> bool:
     """Whether the client said how its body ends, an empty one too."""
     return "content-length" in headers or "transfer-encoding" in headers

@@ -12,8 +12,8 @@ from penstock.model.errors import InvalidArgument
 from penstock.otel.signals import Signal
 from penstock.server.auth import namespace_of
 from penstock.server.bodies import Body, ClientGone
-from penstock.server.compression import decompress
-from penstock.server.heads import announces_body, headers_of, kind_in
+from penstock.server.compression import decompress, methods_of
+from penstock.server.heads import announces_body, headers_of, holds_body_back, kind_in
 from penstock.server.refusals import Cause, Refusal, as_json, refusal_for
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class OtlpHttp:
         """ASGI."""
         if scope["type"] != "http":
             return
-        kind, body = kind_in(scope), Body(receive)
+        kind, body = kind_in(scope), Body(receive, held_back=holds_body_back(scope))
         try:
             answer = await self._answer(scope, body, headers_of(scope), kind)
         except ClientGone:
@@ -77,10 +77,11 @@ class OtlpHttp:
             raise Refusal(Cause.UNSUPPORTED, f"{kind!r} is neither {PROTOBUF} nor {JSON}")
         if not announces_body(headers):
             raise Refusal(Cause.NO_LENGTH, "neither Content-Length nor chunks: where does it end?")
+        encoding = headers.get("content-encoding", "")
+        methods_of(encoding)  # refused, if it is to be, before the body comes
         limits = self._limits
         with self._admission.hold() as grow:
             data = await body.within(headers, limits.request, limits.timeout, grow)
-            encoding = headers.get("content-encoding", "")
             if encoding:
                 size = len(data)
                 data = await _aside(decompress, data, encoding, limits.decompressed)

@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl
 
 from penstock.server.auth import namespace_of
 from penstock.server.bodies import Body, ClientGone
-from penstock.server.heads import Headers, announces_body, headers_of
+from penstock.server.heads import Headers, announces_body, headers_of, holds_body_back
 from penstock.server.refusals import Cause, Refusal, as_json, refusal_for
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ class Router:
         if scope["type"] != "http":
             return
         headers: Headers = {}
-        body = Body(receive)
+        body = Body(receive, held_back=holds_body_back(scope))
         try:
             headers = headers_of(scope)
             response = await self._respond(scope, headers, body)
