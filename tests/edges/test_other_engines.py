@@ -6,16 +6,29 @@ The fixtures begin as 28 spans with the offsets 0 to 27; `make_iceberg_fixtures.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
+from penstock.lake.files import WrittenFile, live_files
+from penstock.lake.layout import data_path, new_attempt, replacement_key
+from penstock.lake.replace import replace as put_in_place
 from penstock.lake.settings import LakeSettings
 from penstock.lake.tables import Lake
+from penstock.lake.target import Target
+from penstock.storage import DataDirectory
 from tests.cli.running import finish, run, start
-from tests.lake.helpers import Flush, spans
+from tests.lake.helpers import Flush, span, spans
 from tests.lake.java_tables import java_lake, metadata_of
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+
+    from penstock.lake.files import LiveFile
 
 PATIENCE_S = 300
 EVERY = set(range(28))
@@ -115,6 +128,50 @@ def test_compaction_changes_no_row(name: str, tmp_path: Path) -> None:
     assert answer.code == 0, answer.err
     assert asked(data, everything) == before
     assert metadata_of(data)["snapshots"][-1]["summary"]["operation"] == "replace"
+
+
+def promoting_lake(data: Path) -> Table:
+    """Twelve spans in two files from before a promotion and one from after it."""
+    DataDirectory(data).create()
+    with Lake.open(LakeSettings.of(data)) as lake:
+        Flush(lake.table("spans")).flush(spans(range(4)))
+        Flush(lake.table("spans")).flush(spans(range(4, 8)))
+    promoting = replace(LakeSettings.of(data), promoted=("number", "http.request.method"))
+    with Lake.open(promoting) as lake:
+        Flush(lake.table("spans")).flush(spans(range(8, 12)))
+        return lake.table("spans")
+
+
+def overwritten(table: Table, file: LiveFile, rows: list[dict[str, Any]]) -> None:
+    """Another engine's UPDATE: it puts a file of its own in the place of one."""
+    target, key = Target.of(table), replacement_key([file.path])
+    path = data_path(table.location(), file.day, key, 0, new_attempt())
+    pq.write_table(pa.Table.from_pylist(rows, target.columns), path)
+    size, footer = Path(path).stat().st_size, pq.read_metadata(path)
+    written = WrittenFile.of(path, size, file.day, footer, target)
+    put_in_place(table, [file], [written], same_rows=False)
+
+
+def test_compaction_makes_no_value_anew_that_a_file_has(tmp_path: Path) -> None:
+    """What others wrote to promoted and derived columns stands, also beside older files."""
+    data = tmp_path / "data"
+    table = promoting_lake(data)
+    masked = {"attr_number": "masked", "attr_http_request_method": None}
+    derived = {"duration_ns": -1, "namespace": "theirs", "service_name": None, "_source": None}
+    rows = [span(n) | masked | derived for n in (8, 9)]
+    rows += [span(n, attributes=None, attr_number="inserted") for n in (10, 11, 20)]
+    overwritten(table, max(live_files(table), key=lambda file: file.path), rows)
+    columns = ", ".join((*masked, *derived))
+    changed = f"SELECT {columns} FROM spans WHERE _offset >= 8 ORDER BY _offset"  # noqa: S608 - ours
+    before = asked(data, changed)
+    assert before[:2] == [masked | derived] * 2
+    process = start("pipeline", "compact", "--min-files", "2", "--data-dir", data)
+    answer = finish(process, PATIENCE_S)
+    assert answer.code == 0, answer.err
+    assert len(list(live_files(table.refresh()))) == 1
+    assert asked(data, changed) == before
+    older = asked(data, "SELECT attr_number FROM spans WHERE _offset < 8 ORDER BY _offset")
+    assert [row["attr_number"] for row in older] == [str(n) for n in range(8)]
 
 
 def test_the_pipeline_stops_at_a_table_of_format_3_by_name(tmp_path: Path) -> None:

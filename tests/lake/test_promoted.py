@@ -50,6 +50,15 @@ def test_a_column_has_the_values_of_its_type(rows: pa.Table) -> None:
     assert column(rows.slice(0, 0), "n:int") == []
 
 
+def test_what_rows_have_is_kept_and_dropped_maps_are_null() -> None:
+    """A column is made only where it is not there, of the maps that are."""
+    promoted = parse_all(["http.route", "resource:k8s.pod.name", "n:int"])
+    masked = ROWS.append_column("attr_http_route", pa.array(["x", None, None, "y"]))
+    assert fill(masked, promoted)["attr_http_route"].to_pylist() == ["x", None, None, "y"]
+    bare = fill(ROWS.drop_columns(["attributes", "resource"]), promoted)
+    assert [bare[each.column].null_count for each in promoted] == [4] * 3
+
+
 def test_names_of_columns_are_made_of_keys() -> None:
     """What SQL would need quotes for becomes an underscore."""
     names = {each: Promoted.parse(each).column for each in ("http.route", "resource:K8s/Pod name")}

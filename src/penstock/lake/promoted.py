@@ -2,7 +2,8 @@
 
 A column is small, typed, and prunes files by its bounds; a map is read whole. Which keys they are
 is a property of the table, so whoever writes one of its files fills them: the flush, and for
-older rows the compaction. Until then they are null in files from before.
+older rows the compaction. Until then they are null in files from before. A file that has the column
+keeps what is there, null too: somebody may have changed it.
 
     http.route                    attr_http_route
     http.response.status_code:int attr_http_response_status_code
@@ -36,6 +37,7 @@ _TYPES: Final[Mapping[str, pa.DataType]] = {
     "double": pa.float64(),
     "bool": pa.bool_(),
 }
+_MAP: Final = pa.map_(pa.string(), pa.string())
 _SENT_AS: Final = {"int": ["int"], "double": ["double", "int"], "bool": ["bool"]}
 _RESOURCE: Final = "resource:"
 _BOUNDS: Final = "write.metadata.metrics.column"
@@ -105,36 +107,28 @@ def with_columns(schema: pa.Schema, promoted: Iterable[Promoted]) -> pa.Schema:
 
 
 def fill(rows: pa.Table, promoted: Iterable[Promoted]) -> pa.Table:
-    """The rows with these columns, made from their maps."""
+    """The rows with these columns: those that they do not have are made from their maps.
+
+    Null where a map is not there any more, since somebody dropped it.
+    """
     for each in promoted:
-        values = pa.chunked_array(
-            [_values(chunk, each) for chunk in _maps(rows, each)], type=each.type
-        )
-        at = rows.schema.get_field_index(each.column)
-        rows = (
-            rows.append_column(each.column, values)
-            if at < 0
-            else rows.set_column(at, each.column, values)
-        )
+        if each.column not in rows.column_names:
+            batches = rows.to_batches()
+            values = [_values(_maps(batch, each), each) for batch in batches]
+            rows = rows.append_column(each.column, pa.chunked_array(values, type=each.type))
     return rows
 
 
-def _maps(rows: pa.Table, promoted: Promoted) -> list[pa.StructArray]:
+def _maps(rows: pa.RecordBatch, promoted: Promoted) -> pa.StructArray:
     """`attributes` and `attribute_types` of the rows, or of their resources."""
+    columns = dict(zip(rows.schema.names, rows.columns, strict=True))
     if promoted.of_resource:
-        return [_pair(*_flat(chunk)) for chunk in rows["resource"].chunks]
-    pairs = rows.select(["attributes", "attribute_types"]).to_batches()
-    return [_pair(*batch.columns) for batch in pairs]
-
-
-def _flat(resources: pa.StructArray) -> tuple[pa.Array, pa.Array]:
-    names = [field.name for field in resources.type]
-    columns = dict(zip(names, resources.flatten(), strict=True))
-    return columns["attributes"], columns["attribute_types"]
-
-
-def _pair(texts: pa.Array, kinds: pa.Array) -> pa.StructArray:
-    return pa.StructArray.from_arrays([texts, kinds], names=["texts", "kinds"])
+        resources = columns.get("resource", pa.nulls(rows.num_rows, pa.struct([])))
+        names = [field.name for field in resources.type]
+        columns = dict(zip(names, resources.flatten(), strict=True))
+    none = pa.nulls(rows.num_rows, _MAP)
+    pair = [columns.get(name, none) for name in ("attributes", "attribute_types")]
+    return pa.StructArray.from_arrays(pair, names=["texts", "kinds"])
 
 
 def _values(maps: pa.StructArray, promoted: Promoted) -> pa.Array:

@@ -48,10 +48,13 @@ def write_rows(rows: pa.Table, target: Target, key: str, part: int) -> list[Writ
 
 
 def split_by_day(rows: pa.Table, target: Target) -> Iterator[tuple[date | None, pa.Table]]:
-    """The rows of each day, sorted as the table is; those without a time last."""
+    """The rows of each day, sorted as the table is; those without a time last.
+
+    Promoted columns that they do not have are filled.
+    """
     if not rows.num_rows:
         return
-    rows = conform(_kept(rows, target), target.columns)
+    rows = conform(_kept(fill(rows, target.promoted), target), target.columns)
     days = rows[target.time_column].cast(pa.date32())
     keys = {_DAY: days} | {name: rows[name] for name in target.sorted_by}
     order = pc.sort_indices(pa.table(keys), sort_keys=[(name, "ascending") for name in keys])
@@ -95,8 +98,7 @@ class DataFileWriter:
         self._finished = False
 
     def write(self, rows: pa.Table) -> None:
-        """Adds rows; the first ones decide how the columns are encoded."""
-        rows = fill(rows, self._target.promoted)
+        """Adds rows as they are; the first ones decide how the columns are encoded."""
         rows = conform(_kept(rows, self._target), self._target.columns)
         if self._writer is None:
             self._writer = self._begin(rows)

@@ -16,17 +16,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.lake.parquet import ROW_GROUP_ROWS
+from penstock.lake.promoted import fill
 from penstock.lake.reader import opened
 from penstock.lake.writer import DataFileWriter
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from datetime import date
 
     from numpy.typing import NDArray
 
     from penstock.lake.deletes import Deletions
     from penstock.lake.files import WrittenFile
+    from penstock.lake.promoted import Promoted
     from penstock.lake.reader import DataFile
     from penstock.lake.target import Target
     from penstock.pipeline.jobs.repeats import RowNumbers
@@ -81,6 +83,7 @@ class _Merging:
 
     def __init__(self, order: Merge, stack: contextlib.ExitStack) -> None:
         self._columns = order.target.columns
+        self._promoted = order.target.promoted
         self._files = [
             stack.enter_context(opened(order.target, each.path, each.deletes))
             for each in order.inputs
@@ -124,7 +127,7 @@ class _Merging:
         bounds = zip(self._begins, np.append(self._begins[1:], keys.num_rows), strict=True)
         is_sorted = [bool((np.diff(place_of[begin:end]) > 0).all()) for begin, end in bounds]
         return [
-            _Reader(file, self._columns, streamed)
+            _Reader(file, self._columns, self._promoted, streamed)
             for file, streamed in zip(self._files, is_sorted, strict=True)
         ]
 
@@ -141,14 +144,15 @@ class _Merging:
 class _Reader:
     """A file, from its first row to its last; or all of it at once, if it is not sorted."""
 
-    def __init__(self, file: DataFile, columns: pa.Schema, streamed: bool) -> None:
-        self._columns = columns
-        self._batches = file.batches(columns, _BATCH_ROWS)
+    def __init__(
+        self, file: DataFile, columns: pa.Schema, promoted: Sequence[Promoted], streamed: bool
+    ) -> None:
+        self._pieces = _pieces(file, columns, promoted)
         self._streamed = streamed
         self._first = 0
-        self._left = pa.Table.from_batches([], columns)
+        self._left = columns.empty_table()
         if not streamed:  # nothing of ours writes such a file
-            self._left = pa.Table.from_batches(list(self._batches), columns)
+            self._left = pa.concat_tables([self._left, *self._pieces])
 
     def rows_to(self, end: int) -> tuple[pa.Table, int]:
         """The rows before `end` that were not given yet, and the number of the first of them."""
@@ -159,9 +163,8 @@ class _Reader:
         pieces = [self._left] if self._left.num_rows else []
         have = self._left.num_rows
         while have < count:
-            batch = next(self._batches)
-            pieces.append(pa.Table.from_batches([batch]))
-            have += batch.num_rows
+            pieces.append(next(self._pieces))
+            have += pieces[-1].num_rows
         rows = pa.concat_tables(pieces)
         self._left, self._first = rows.slice(count), end
         return rows.slice(0, count), first
@@ -216,6 +219,23 @@ class _Gathered:
         self._clear()
         columns = [pa.concat_arrays(chunks.pop(n)).take(positions) for n in self._columns.names]
         return pa.table(columns, schema=self._columns)
+
+
+def _pieces(file: DataFile, columns: pa.Schema, promoted: Sequence[Promoted]) -> Iterator[pa.Table]:
+    """All rows. Only columns that were promoted after the file was written are filled.
+
+    Invariant: a value that a file has is never made anew, for another engine may have changed it.
+    """
+    missing = [
+        each
+        for each in promoted
+        if each.column in columns.names and file.stored_name(columns.field(each.column)) is None
+    ]
+    later = {each.column for each in missing}
+    held = pa.schema([field for field in columns if field.name not in later])
+    for batch in file.batches(held, _BATCH_ROWS):
+        rows = fill(pa.Table.from_batches([batch]), missing)
+        yield pa.Table.from_arrays([rows[name] for name in columns.names], schema=columns)
 
 
 def _begins(files: list[DataFile]) -> Numbers:
