@@ -184,3 +184,36 @@ def test_a_directory_and_its_copy_are_not_taken_for_two(places: Places) -> None:
     assert "have one identity" in answer.err
     before = run("identity", "--data-dir", places["copy"], "--json").json["id"]
     assert run("identity", "--data-dir", places["copy"], "--new").out.strip() != before
+
+
+@pytest.mark.usefixtures("warm")
+def test_a_directory_is_not_taken_for_its_copy_that_was_sealed_later(places: Places) -> None:
+    """Both are refused to a lake that has the other's, whole answers too; nothing is let go of."""
+    common, own, others = numbered("common", 2), numbered("a", 5), numbered("c", 3)
+    places.send("a", *common)
+    shutil.copytree(places["a"], places["c"])
+    places.send("a", *own)
+    places.send("c", *others)
+    before = places.segments("a")
+    assert places.pipeline("c").code == 0
+    assert places.names("c") == [*others, *common]
+
+    refused = places.pipeline("a")
+    assert refused.code == 1
+    assert refused.is_one_sentence()
+    remedy = f"penstock identity --new --data-dir {places['a']}"
+    for part in ("/default/traces/0", "offset 5", before[-1], remedy):
+        assert part in refused.err
+    question = ("query", *places.arguments("a"), "--json", "SELECT name FROM spans ORDER BY name")
+    whole = finish(start(*question), PATIENCE_S)
+    assert whole.is_one_sentence()
+    assert remedy in whole.err
+    partial = finish(start(*question, "--partial"), PATIENCE_S)
+    assert [row["name"] for row in partial.json] == [*own, *others, *common]
+    assert remedy in partial.err
+    assert remedy in run("status", *places.arguments("a")).out
+    with serving(places["a"], config=places.settings) as server:
+        snapshot = server.ask("POST", "/api/v1/hot-snapshot", port="web")
+        assert snapshot.status >= 500
+        assert "penstock identity --new" in snapshot.body.decode()
+    assert places.segments("a") == before

@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 
 from penstock.lake.schemas import SPANS
-from penstock.model.positions import Position
-from penstock.pipeline.cut import beyond, ends, in_rest, is_another, rest_of
+from penstock.model.positions import KEPT_SEALS, Position
+from penstock.pipeline.cut import beyond, ends, in_rest, is_another, rest_of, seal_of, seals_after
 from penstock.pipeline.segments import bounded
 from tests.pipeline.listing import damaged, segment
 
@@ -74,3 +74,34 @@ def test_a_segment_that_was_sealed_after_all_that_the_lake_has_is_another() -> N
     assert rest_of(late, {SEGMENT.place: position}) is late
     assert not is_another(late, Position(5, 60)), "0.1 did not say, nor does a replay"
     assert not is_another(late, Position(3, 40, 2_000)), "the lake has come to where it begins"
+
+
+def test_a_segment_is_what_the_lake_took_by_its_seal() -> None:
+    """Whichever of two was sealed first, and wherever it ends."""
+    taken = replace(SEGMENT, sealed_at_ns=5_000)
+    position = Position(4, 50, 5_000, seals_after((), taken))
+    assert rest_of(taken, {SEGMENT.place: position}) is None
+    assert not is_another(replace(taken, sealed_at_ns=5_999), position), "Spark knows no ns"
+    earlier, longer = replace(taken, sealed_at_ns=2_000), replace(taken, end_offset=70)
+    below = replace(segment(3, 30, 60), sealed_at_ns=2_000)
+    beyond_it = replace(segment(4, 50, 60), sealed_at_ns=2_000)
+    for other in (earlier, longer, below, beyond_it):
+        assert is_another(other, position)
+        assert rest_of(other, {SEGMENT.place: position}) is other
+    assert not is_another(replace(segment(3), sealed_at_ns=2_000), position)
+    assert not is_another(segment(5), position)
+
+
+def test_objects_of_the_archive_are_cut_elsewhere_and_are_no_others() -> None:
+    """They say no seal; and after a replay the lake knows none."""
+    position = Position(4, 45, 5_000, (seal_of(replace(SEGMENT, end_offset=45)),))
+    assert not is_another(SEGMENT, position)
+    assert not is_another(replace(SEGMENT, sealed_at_ns=9_000), Position(4, 45))
+
+
+def test_the_lake_remembers_the_last_few_seals() -> None:
+    """A damaged segment has none."""
+    seals = seals_after((), damaged(0))
+    for seq in range(20):
+        seals = seals_after(seals, replace(segment(seq), sealed_at_ns=1_000))
+    assert [seal.segment_seq for seal in seals] == [*range(20 - KEPT_SEALS, 20)]

@@ -8,9 +8,9 @@ from penstock.lake.glance import NOTHING, Glance, glance
 from penstock.lake.schemas import signal_of, table_of
 from penstock.log.survey import survey_log
 from penstock.model.clock import SystemClock
-from penstock.model.errors import Damaged
+from penstock.model.errors import Damaged, ForeignPosition
 from penstock.pipeline.adoption import DirectoryAdoption, adopted
-from penstock.pipeline.cut import rest_of
+from penstock.pipeline.cut import check_own, rest_of
 from penstock.pipeline.flush.progress import read_progress
 from penstock.pipeline.segments import DirectorySegments
 from penstock.storage import DataDirectory, LocalFiles
@@ -98,7 +98,14 @@ class _Look:
         positions = {
             name: adopted(found.positions, found.claims, own) for name, found in self._cold.items()
         }
-        for segment in DirectorySegments(root).since({}):
+        segments = DirectorySegments(root).since({})
+        for name, known in positions.items():
+            try:
+                check_own(root, segments, known)
+            except ForeignPosition as error:
+                self.problems.append(str(error))
+                positions[name] = {}
+        for segment in segments:
             if segment.signal is not None:
                 table = table_of(segment.signal)
                 if rest_of(segment, positions[segment.signal.value]) is not None:

@@ -1,6 +1,6 @@
 """How far a table of the lake has come in each partition of each source, as its properties.
 
-    penstock.position.<source><topic>.<partition> = {"segment_seq": 12, "offset": 3400}
+    penstock.position.<source><topic>.<partition> = {"segment_seq": 12, "offset": 3400, …}
     penstock.position.version                     = 2
     penstock.writer-epoch.<source>                = 7
 
@@ -12,10 +12,10 @@ fences the source's earlier ones and nobody else. Pure: no files, no Iceberg.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from penstock.model.errors import Damaged, InvalidArgument, UnsupportedVersion
-from penstock.model.positions import UNKNOWN, Position, SourcePartition
+from penstock.model.positions import UNKNOWN, Position, Seal, SourcePartition
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -116,18 +116,23 @@ def _decode_value(name: str, text: str) -> Position:
     try:
         document = json.loads(text)
         position = Position(
-            document["segment_seq"], document["offset"], document.get("sealed_at_ns")
+            document["segment_seq"],
+            document["offset"],
+            document.get("sealed_at_ns"),
+            tuple(Seal(*each) for each in document.get("seals", ())),
         )
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise Damaged(f"the property {name!r} is {text[:80]!r}, no position") from None
-    numbers = position if position.sealed_at_ns is not None else position[:2]
+    numbers = [*position[:2], *(number for seal in position.seals for number in seal)]
+    numbers += [] if position.sealed_at_ns is None else [position.sealed_at_ns]
     if not all(type(number) is int and number >= 0 for number in numbers):
         raise Damaged(f"the property {name!r} is {text[:80]!r}, no position")
     return position
 
 
-def _fields(position: Position) -> dict[str, int]:
-    return {name: value for name, value in position._asdict().items() if value is not None}
+def _fields(position: Position) -> dict[str, Any]:
+    fields = position._asdict().items()
+    return {name: value for name, value in fields if value is not None and value != ()}
 
 
 def _is_number(text: str) -> bool:

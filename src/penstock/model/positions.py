@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 UNKNOWN: Final = ""
 """The source where nobody said which one it is. It is nobody's: see `pipeline.adoption`."""
 
+KEPT_SEALS: Final = 8
+"""Of the segments that a partition's position remembers. Older ones are known by when the last was
+sealed, and a directory that has come apart from the lake has a later one, too."""
+
 QUEUE_PARTITION: Final = 65_535
 """Of everything that came through a queue; no data directory has so many partitions."""
 
@@ -38,6 +42,15 @@ class SourcePartition(NamedTuple):
         return f"{self.topic}/{self.partition} of {self.source or 'an unknown source'}"
 
 
+class Seal(NamedTuple):
+    """What tells a segment from another one of the same number."""
+
+    segment_seq: int
+    end_offset: int
+    sealed_at_us: int
+    """What went through Spark is no more exact."""
+
+
 class Position(NamedTuple):
     """Every message below `offset`, of the segments up to `segment_seq`, is in the table.
 
@@ -50,6 +63,8 @@ class Position(NamedTuple):
     sealed_at_ns: int | None = None
     """When the last of them was sealed; None where not all came from segments, as after a replay,
     or where 0.1 wrote it. A segment below `offset` that was sealed later is another's."""
+    seals: tuple[Seal, ...] = ()
+    """Of the last few, by number: a segment of such a number that has another seal is another's."""
 
 
 Positions: TypeAlias = "Mapping[SourcePartition, Position]"

@@ -18,11 +18,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.lake.schemas import ORIGIN
-from penstock.model.positions import SourcePartition
+from penstock.model.errors import ForeignPosition
+from penstock.model.positions import KEPT_SEALS, Seal, SourcePartition, of_sources
+from penstock.model.topics import Topic
+from penstock.pipeline.extent import end_of
 from penstock.pipeline.segments import State
+from penstock.storage import DataDirectory
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+    from pathlib import Path
 
     from penstock.model.positions import Position, Positions
     from penstock.pipeline.segments import Segment
@@ -56,14 +61,73 @@ def rest_of(segment: Segment, positions: Positions) -> Segment | None:
 
 
 def is_another(segment: Segment, position: Position) -> bool:
-    """Whether it has offsets that the lake has, and was sealed after all that the lake has.
+    """Whether it has a number or offsets of what the lake took, and is not what the lake took.
 
-    Then offsets were given twice: the directory was restored from an older copy, or is a copy.
+    Then they were given twice: the directory was restored from an older copy, or is a copy. The
+    lake took segments whole, so none lies across its position. After a replay one may, and nothing
+    tells when the lake's messages were sealed; objects of the archive have no seal either.
     """
-    sealed_at_ns, first = position.sealed_at_ns, segment.first_offset
-    if sealed_at_ns is None or first is None or first >= position.offset:
+    first, end, latest_ns = segment.first_offset, segment.end_offset, position.sealed_at_ns
+    if latest_ns is None or first is None or end is None or not _is_sealed(segment):
         return False
-    return segment.sealed_at_ns // _MICROSECOND_NS > sealed_at_ns // _MICROSECOND_NS
+    own = seal_of(segment)
+    for seal in position.seals:
+        if seal.segment_seq == own.segment_seq:
+            return seal != own
+    if first >= position.offset:
+        return False
+    is_across = end > position.offset or segment.segment_seq > position.segment_seq
+    return is_across or own.sealed_at_us > latest_ns // _MICROSECOND_NS
+
+
+def seal_of(segment: Segment) -> Seal:
+    """Of one that says what it holds."""
+    end, sealed_at_us = segment.end_offset or 0, segment.sealed_at_ns // _MICROSECOND_NS
+    return Seal(segment.segment_seq, end, sealed_at_us)
+
+
+def seals_after(seals: tuple[Seal, ...], segment: Segment) -> tuple[Seal, ...]:
+    """What the lake remembers when it has taken a segment, too; one that is damaged has no seal."""
+    return (*seals, seal_of(segment))[-KEPT_SEALS:] if _is_sealed(segment) else seals
+
+
+def _is_sealed(segment: Segment) -> bool:
+    return segment.state is State.SEALED and segment.sealed_at_ns > 0
+
+
+def check_own(data_dir: Path, segments: Iterable[Segment], positions: Positions) -> None:
+    """ForeignPosition: what the lake says of a directory cannot be true of what is there.
+
+    Asked by all who cut by these positions: a directory that passes over, lets go of, or leaves out
+    of an answer what another one brought to the lake loses what it has acknowledged. The segments
+    are those that were listed before the positions were read, or after; positions of other
+    directories say nothing.
+    """
+    directory = DataDirectory(data_dir)
+    reached: dict[SourcePartition, int] = {}
+    for segment in segments:
+        known = positions.get(segment.place)
+        if known is not None and is_another(segment, known):
+            offsets = f"of offsets {segment.first_offset} to {(segment.end_offset or 0) - 1}"
+            which = f"{segment.path}, {offsets}, is not what the lake has there"
+            raise _foreign(data_dir, segment.place, known, which)
+        reached[segment.place] = max(reached.get(segment.place, 0), segment.end_offset or 0)
+    for place, position in of_sources(positions, {directory.identity()}).items():
+        if position.offset > reached.get(place, 0):
+            partition = directory.partition(Topic.parse(place.topic), place.partition)
+            end = end_of(partition, position.offset)
+            if position.offset > end:
+                raise _foreign(data_dir, place, position, f"its log ends at {end}")
+
+
+def _foreign(
+    data_dir: Path, place: SourcePartition, position: Position, why: str
+) -> ForeignPosition:
+    return ForeignPosition(
+        f"the lake has {place.topic}/{place.partition} of {data_dir} up to offset "
+        f"{position.offset}, and {why}: it was restored from an older copy, or copied; "
+        f"`penstock identity --new --data-dir {data_dir}` makes it a directory of its own"
+    )
 
 
 def ends(positions: Positions, segments: Iterable[Segment]) -> Ends:

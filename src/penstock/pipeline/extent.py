@@ -8,6 +8,7 @@ from penstock.log.survey import survey_log
 from penstock.model.errors import Damaged
 from penstock.segment import read_info, segment_seq_of
 from penstock.storage.files import LocalFiles
+from penstock.store.verify import is_store, survey_store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,6 +35,21 @@ def extent_of(partition: Partition) -> Extent | None:
     if log.files:
         firsts, ends = [*firsts, log.start_offset], [*ends, log.end_offset]
     return Extent(min(firsts), max(ends))
+
+
+def end_of(partition: Partition, wanted: int) -> int:
+    """Where its messages end, as exactly as it takes to say whether that is before `wanted`.
+
+    The acknowledgement log knows how far segments went that are gone. Reading on to the log's end
+    takes longer.
+    """
+    files = LocalFiles()
+    if is_store(files, partition.folder):
+        sealed = survey_store(files, partition.folder).state.sealed_offset
+        if sealed >= wanted:
+            return sealed
+    extent = extent_of(partition)
+    return 0 if extent is None else extent.end
 
 
 def _segments(partition: Partition) -> Iterator[SegmentInfo]:

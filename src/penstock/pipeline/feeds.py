@@ -15,12 +15,10 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from penstock.archive.catalog import DEFAULT_ROOT
 from penstock.log.survey import log_files, log_owners
-from penstock.model.errors import ForeignPosition, OffsetUnavailable, PenstockError
-from penstock.model.topics import Topic
+from penstock.model.errors import OffsetUnavailable, PenstockError
 from penstock.pipeline.adoption import DirectoryAdoption, OldPositions, QueueAdoption
 from penstock.pipeline.archive_segments import ArchiveSegments
-from penstock.pipeline.cut import is_another, rest_of
-from penstock.pipeline.extent import extent_of
+from penstock.pipeline.cut import check_own, rest_of
 from penstock.pipeline.queue_segments import QueueSegments
 from penstock.pipeline.segments import DirectorySegments, State
 from penstock.queue import Consumer, ConsumerSettings
@@ -36,7 +34,7 @@ if TYPE_CHECKING:
 
     from penstock.lake.commit import Adoption
     from penstock.lake.settings import LakeSettings
-    from penstock.model.positions import Position, Positions, SourcePartition
+    from penstock.model.positions import Positions
     from penstock.pipeline.segments import Segment, Segments
 
 _LOG = logging.getLogger(__name__)
@@ -133,26 +131,8 @@ class DirectoryFeed:
         return DirectoryAdoption(self.data_dir, lake, self.old_positions)
 
     def check_positions(self, positions: Positions) -> None:
-        """The lake cannot be further than the log, nor have what was sealed later."""
-        directory = DataDirectory(self.data_dir)
-        for place, position in positions.items():
-            partition = directory.partition(Topic.parse(place.topic), place.partition)
-            extent = extent_of(partition)
-            end = 0 if extent is None else extent.end
-            if position.offset > end:
-                raise self._foreign(place, position, f"its log ends at {end}")
-        for segment in self._listing.since({}):
-            known = positions.get(segment.place)
-            if known is not None and is_another(segment, known):
-                which = f"{segment.path}, of offset {segment.first_offset}, was sealed after that"
-                raise self._foreign(segment.place, known, which)
-
-    def _foreign(self, place: SourcePartition, position: Position, why: str) -> ForeignPosition:
-        return ForeignPosition(
-            f"the lake has {place.topic}/{place.partition} of {self.data_dir} up to offset "
-            f"{position.offset}, and {why}: it was restored from an older copy, or copied; "
-            f"`penstock identity --new --data-dir {self.data_dir}` makes it a directory of its own"
-        )
+        """As for everybody who cuts by them."""
+        check_own(self.data_dir, self._listing.since({}), positions)
 
     def claim(self, positions: Positions) -> None:
         """The lake's own claim is enough. The last run may have ended before it said how far."""

@@ -6,6 +6,7 @@ in that order: what moves meanwhile is seen twice, and the later tier has it; no
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import time
 from dataclasses import dataclass, field, replace
@@ -13,10 +14,10 @@ from typing import TYPE_CHECKING, Final
 
 from penstock.lake.glance import NOTHING, Glance, glance, glance_at_positions
 from penstock.lake.schemas import TABLES, signal_of
-from penstock.model.errors import Damaged, DataMoved, OffsetUnavailable
-from penstock.model.positions import SourcePartition
+from penstock.model.errors import Damaged, DataMoved, ForeignPosition, OffsetUnavailable
+from penstock.model.positions import SourcePartition, of_sources, sources_in
 from penstock.pipeline.adoption import DirectoryAdoption, adopted
-from penstock.pipeline.cut import ends, from_offset, in_rest, rest_of
+from penstock.pipeline.cut import check_own, ends, from_offset, in_rest, rest_of
 from penstock.pipeline.segments import DirectorySegments
 from penstock.query.findings import Findings, Lack
 from penstock.query.opening import open_segment
@@ -27,12 +28,13 @@ from penstock.storage import DataDirectory
 from penstock.store.outside import read_delivered
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
+    from collections.abc import Collection, Iterator
     from pathlib import Path
 
     from penstock.lake.settings import LakeSettings
     from penstock.model.positions import Positions
     from penstock.otel.signals import Signal
+    from penstock.pipeline.cut import Ends
     from penstock.pipeline.segments import Segment
     from penstock.query.opening import Opened
     from penstock.storage import Partition
@@ -121,7 +123,8 @@ def _look(data_dir: Path, lake: LakeSettings, asked: Asked, said: Findings) -> T
     segments = looking.segments()
     started = time.perf_counter()
     # Positions are needed for the others, even if the rows of the lake are not asked for.
-    at_once = glance_at_lake(data_dir, lake, asked.table, said)
+    listed = [each.segment for each in segments]
+    at_once = glance_at_lake(data_dir, lake, asked.table, listed, said)
     found.seconds[Tier.COLD] = time.perf_counter() - started
     found.cold = at_once if Tier.COLD in asked.tiers else replace(at_once, files=())
     started = time.perf_counter()
@@ -132,7 +135,7 @@ def _look(data_dir: Path, lake: LakeSettings, asked: Asked, said: Findings) -> T
         found.fresh[Tier.WARM] = [looking.warm(each) for each in warm]
         found.seconds[Tier.WARM] = time.perf_counter() - started
     if Tier.HOT in asked.tiers:
-        known = ends(at_once.positions, (each.segment for each in segments))
+        known = ends(at_once.positions, listed)
         # Neither the rows of messages that another tier has, nor what the log lacks of those.
         found.fresh[Tier.HOT] = [_beyond(piece, known.get(place, 0)) for place, piece in hot]
     said.missing += [
@@ -154,9 +157,7 @@ class _Look:
         self._said = said
 
     def hot(self) -> list[tuple[SourcePartition, Piece]]:
-        # What was sealed a moment ago is still sealed, so there is no need to decode it.
-        known = _quietly(lambda: glance_at_positions(self._lake, self._asked.table))
-        sealed = ends(known or {}, self._source.since({}))
+        sealed = sealed_ends(self._directory.root, self._lake, self._asked.table, self._source)
         identity = self._directory.identity()
         found = []
         for partition in self._partitions():
@@ -189,10 +190,25 @@ class _Look:
         return piece.with_rows(in_rest(segment, piece.rows))
 
 
-def glance_at_lake(data_dir: Path, lake: LakeSettings, table: str, said: Findings) -> Glance:
+def sealed_ends(data_dir: Path, lake: LakeSettings, table: str, source: DirectorySegments) -> Ends:
+    """From where on the log is read: what was sealed a moment ago still is."""
+    positions: Positions = {}
+    segments = source.since({})
+    # What is wrong with the lake, the look at it says afterwards.
+    with contextlib.suppress(Damaged, ForeignPosition):
+        found = glance_at_positions(lake, table)
+        check_own(data_dir, segments, found)
+        positions = found
+    return ends(positions, segments)
+
+
+def glance_at_lake(
+    data_dir: Path, lake: LakeSettings, table: str, segments: list[Segment], said: Findings
+) -> Glance:
     """What the lake has, with positions as the directory's pipeline finds them.
 
-    Nothing where it was never there, and missing where it cannot be read.
+    Nothing where it was never there, and missing where it cannot be read. Where its positions
+    cannot be those of the directory, which has these segments, it has nothing of that.
     """
     try:
         found = glance(lake, table)
@@ -202,7 +218,13 @@ def glance_at_lake(data_dir: Path, lake: LakeSettings, table: str, said: Finding
         said.lack(str(error))
         return NOTHING
     own = DirectoryAdoption(data_dir, lake)
-    return replace(found, positions=adopted(found.positions, found.claims, own))
+    positions = adopted(found.positions, found.claims, own)
+    try:
+        check_own(data_dir, segments, positions)
+    except ForeignPosition as error:
+        said.lack(str(error))
+        positions = of_sources(positions, sources_in(positions) - {own.source})
+    return replace(found, positions=positions)
 
 
 def _check_never_given(data_dir: Path, lake: LakeSettings, table: str) -> None:
@@ -218,10 +240,3 @@ def _check_never_given(data_dir: Path, lake: LakeSettings, table: str) -> None:
 
 def _beyond(piece: Piece, offset: int) -> Piece:
     return piece.with_rows(from_offset(piece.rows, offset), offset)
-
-
-def _quietly(positions: Callable[[], Positions]) -> Positions | None:
-    try:
-        return positions()
-    except Damaged:
-        return None  # the look at the lake says so

@@ -8,24 +8,22 @@ it twice.
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections import deque
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import pyarrow as pa
 
-from penstock.lake.glance import glance_at_positions
 from penstock.lake.rows import row_batches
 from penstock.lake.schemas import TABLES, signal_of
-from penstock.model.errors import Damaged, DataMoved, OffsetUnavailable, PenstockError
+from penstock.model.errors import DataMoved, OffsetUnavailable, PenstockError
 from penstock.model.positions import SourcePartition
 from penstock.pipeline.cut import beyond, ends, in_rest, rest_of
 from penstock.pipeline.segments import DirectorySegments
 from penstock.query.findings import Findings
 from penstock.query.hot import hot_batches
 from penstock.query.opening import open_segment
-from penstock.query.tiers import LOOKS, PAUSE_S, glance_at_lake
+from penstock.query.tiers import LOOKS, PAUSE_S, glance_at_lake, sealed_ends
 from penstock.storage import DataDirectory
 
 if TYPE_CHECKING:
@@ -102,10 +100,7 @@ class Fresh:
 
     def spool(self, path: Path) -> None:
         """Puts the rows of the log into a file."""
-        known: Positions = {}
-        with contextlib.suppress(Damaged):  # the look at the lake says so
-            known = glance_at_positions(self._lake, self._table)
-        sealed = ends(known, self._source.since({}))
+        sealed = sealed_ends(self._data_dir, self._lake, self._table, self._source)
         identity = self._directory.identity()
         schema = TABLES[self._table]
         with pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, schema) as writer:
@@ -126,9 +121,10 @@ class Fresh:
         OffsetUnavailable: a segment was deleted that the lake does not have, so look again.
         """
         opened = [open_segment(self._source, each) for each in self._source.since({})]
-        found = glance_at_lake(self._data_dir, self._lake, self._table, self.said)
+        listed = [each.segment for each in opened]
+        found = glance_at_lake(self._data_dir, self._lake, self._table, listed, self.said)
         self._positions, self.cold_files = found.positions, found.files
-        self._ends = ends(self._positions, (each.segment for each in opened))
+        self._ends = ends(self._positions, listed)
         self._segments = deque(each for each in opened if self._is_warm(each))
         for place, lack in self._lacks:
             if lack.end_offset is None or lack.end_offset > self._ends.get(place, 0):

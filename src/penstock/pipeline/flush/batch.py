@@ -23,7 +23,7 @@ from penstock.lake.schemas import TABLES, table_of
 from penstock.lake.tables import Lake
 from penstock.lake.target import Target
 from penstock.model.positions import Position, of_sources
-from penstock.pipeline.cut import rest_of
+from penstock.pipeline.cut import rest_of, seals_after
 from penstock.pipeline.descriptors import segments_of
 from penstock.pipeline.flush.ending import Ending
 from penstock.pipeline.flush.progress import BatchReport, ProgressFile, TableReport
@@ -260,8 +260,9 @@ def _positions_after(
         offset = max(before.offset, segment.end_offset or 0)
         if numbered:
             seq = max(before.segment_seq, segment.segment_seq)
-            sealed_at_ns = max(before.sealed_at_ns or 0, segment.sealed_at_ns)
-            end[segment.place] = Position(seq, offset, sealed_at_ns)
+            sealed_at_ns = max(before.sealed_at_ns or 0, segment.sealed_at_ns) or None
+            seals = seals_after(before.seals, segment)
+            end[segment.place] = Position(seq, offset, sealed_at_ns, seals)
         else:
             end[segment.place] = Position(before.segment_seq, offset)
     return end
