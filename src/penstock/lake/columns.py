@@ -20,7 +20,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from penstock.lake.schemas import RENAMED
+from penstock.lake.inside import first_names, with_own_names
+from penstock.lake.schemas import RENAMED, USUAL
+from penstock.lake.shown import can_be_asked_for, shown_names
 from penstock.model.errors import NotHonoured
 
 if TYPE_CHECKING:
@@ -107,7 +109,7 @@ class Columns:
     """Whether every file has every column by the name that it has here, and with its type."""
     names: Mapping[str, tuple[str, ...]] | None
     """By column: all names that it may have in files. None: a name may be several columns', or
-    columns differ inside; then only a file itself says what is what."""
+    none in SQL, or columns differ inside; then only a file itself says what is what."""
     document: str
     """What it was made of."""
 
@@ -132,17 +134,15 @@ def columns_of(document: str) -> Columns:
     known = json.loads(document)
     own: dict[str, int] = known["own"]
     current: list[dict[str, Any]] = known["current"]
-    by_number = {number: name for name, number in own.items()}
-    shown: dict[int, str] = {}
-    also = {}
-    for field in current:
-        name = by_number.get(field["id"])
-        if name is None:  # others' column, perhaps by the name of one of ours
-            taken = field["name"] in own
-            name = f"{field['name']}_{field['id']}" if taken else field["name"]
-        elif name != field["name"] and field["name"] not in own:
-            also[field["name"]] = name
-        shown[field["id"]] = name
+    shown = shown_names(current, own)
+    taken = {name.lower() for name in (*own, *shown.values())}
+    also = {
+        field["name"]: shown[field["id"]]
+        for field in current
+        if field["id"] in own.values()
+        and field["name"].lower() not in taken
+        and can_be_asked_for([field["name"]])
+    }
     fields = (_arrow_field({**field, "name": shown[field["id"]]}) for field in current)
     names = _names(known["history"], shown) if known["whole"] else None
     is_plain = (
@@ -179,9 +179,11 @@ def columns_document(
             whole = whole and isinstance(field["type"], str)
     now = {field["id"] for field in current}
     pairs |= {(number, name) for name, number in own.items() if number in now}
+    called = {number: name for name, number in own.items()}
+    first = first_names(field for fields in (*history, current) for field in fields)
     document = {
         "own": own,
-        "current": current,
+        "current": [_named_inside(field, called.get(field["id"]), first) for field in current],
         "history": sorted(pairs),
         "whole": whole,
         "widened": widened,
@@ -189,10 +191,22 @@ def columns_document(
     return json.dumps(document, sort_keys=True)
 
 
+def _named_inside(
+    field: Mapping[str, Any], own: str | None, first: Mapping[int, str]
+) -> Mapping[str, Any]:
+    """A column, if it is Penstock's by its names inside."""
+    if own is None or own not in USUAL:
+        return field
+    return {**field, "type": with_own_names(field["type"], USUAL[own].type, first)}
+
+
 def _names(
     pairs: Iterable[tuple[int, str]], shown: Mapping[int, str]
 ) -> dict[str, tuple[str, ...]] | None:
-    """By column, the names that it had, its own first; None where two had the same."""
+    """By column, the names that it had, its own first; None where two had the same in SQL."""
+    pairs = list(pairs)
+    if not can_be_asked_for(name for _, name in pairs):
+        return None
     owners: dict[str, int] = {}
     found: dict[str, tuple[str, ...]] = dict.fromkeys(shown.values(), ())
     for number, name in pairs:

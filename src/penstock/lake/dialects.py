@@ -21,6 +21,10 @@ class Dialect:
     no_items: str
     double: str
 
+    def identifier(self, name: str) -> str:
+        """A name, whatever is in it."""
+        return self.quote + name.replace(self.quote, self.quote * 2) + self.quote
+
     def strings(self, column: str) -> str:
         """A map that is never null."""
         return f"coalesce({column}, {self.no_strings})"

@@ -50,8 +50,7 @@ def view_queries(dialect: Dialect, tables: Iterable[str] = _ALL) -> dict[str, st
 
 
 def _query(dialect: Dialect, columns: Columns, table: str, condition: str) -> str:
-    quote = dialect.quote
-    listed = ",\n  ".join(f"{text} AS {quote}{name}{quote}" for name, text in columns.items())
+    listed = ",\n  ".join(f"{text} AS {dialect.identifier(name)}" for name, text in columns.items())
     where = f"\nWHERE {condition}" if condition else ""
     return f"SELECT\n  {listed}\nFROM {table}{where}"
 

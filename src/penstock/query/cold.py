@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from penstock.lake.reader import opened_here, without_numbers
 from penstock.query.files import listed, without_rows
+from penstock.query.quoting import identifier
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -48,7 +49,7 @@ def cold_sources(
         name = f"shared files of {table}"  # no name that a statement could have
         belong = pc.field("namespace").isin(pa.array(sorted(namespaces), pa.string()))
         connection.register(name, _dataset(shared, doubles).filter(belong))
-        sources.append(f'"{name}"')
+        sources.append(identifier(name))
     return sources
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from penstock.lake.promoted import PREFIXES
+from penstock.lake.schemas import TABLES
+from penstock.query.pieces import LARGE
 from penstock.query.tree import nodes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
+    from penstock.lake.glance import Glance
     from penstock.query.tree import Node
 
 _WORD: Final = re.compile(r"\w+")
@@ -32,9 +34,17 @@ def columns_in(tree: Node, names: frozenset[str], views: Mapping[str, str]) -> f
     return names & words
 
 
-def names_promoted(tree: Node) -> bool:
-    """Whether the statement may speak of promoted attributes, which rows are not made with."""
-    return any(_text(text).startswith(PREFIXES) for text in _texts(nodes(tree)))
+def needs_large(tree: Node, table: Glance, name: str, views: Mapping[str, str]) -> bool:
+    """Whether the statement may need the large columns of a table, by any name that they have.
+
+    Promoted attributes are made of them.
+    """
+    promoted = {each.column for each in table.promoted}
+    also = {} if table.columns is None else table.columns.also
+    own = {other.lower(): own for other, own in also.items()}
+    known = frozenset({*TABLES[name].names, *promoted, *own})
+    named = {own.get(each, each) for each in columns_in(tree, known, views)}
+    return not named.isdisjoint(LARGE | promoted)
 
 
 def _is_everything(node: Node, relations: set[str]) -> bool:

@@ -13,14 +13,17 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from penstock.lake.columns import number_of
 from penstock.lake.layout import key_of
+from penstock.lake.projection import matching
+from penstock.model.errors import NotHonoured
+from penstock.query.quoting import identifier, literal
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
 FEW_FILES: Final = 50
 """So many are opened in no time, whoever wrote them."""
-_NUMBER: Final = b"PARQUET:field_id"
 _SCALARS: Final = {
     pa.string(): "VARCHAR",
     pa.large_string(): "VARCHAR",
@@ -48,14 +51,36 @@ def declared(paths: Sequence[str]) -> str | None:
 
 @lru_cache(maxsize=16)
 def _declared(path: str) -> str | None:
-    columns = []
-    for column in pq.read_schema(path):
-        type_, number = _type(column.type), (column.metadata or {}).get(_NUMBER)
-        if type_ is None or number is None:
-            return None
-        name, text = _quoted(column.name), _quoted(type_)
-        columns.append(f"{int(number)}: {{name: {name}, type: {text}, default_value: NULL}}")
-    return f"schema = MAP {{{', '.join(columns)}}}"
+    columns = [_column(column, column.name) for column in pq.read_schema(path)]
+    return None if None in columns else _option(columns)
+
+
+def by_other_names(held: pa.Schema, wanted: pa.Schema, path: str) -> tuple[pa.Schema, str]:
+    """The columns that are wanted of files like that one, by names that no two share in SQL.
+
+    With the option of `read_parquet` that gives them those. NotHonoured where that cannot be.
+    """
+    there = [field for field in matching(held, wanted) if field is not None]
+    fields = [field.with_name(f"c{number_of(field)}") for field in there]
+    columns = [_column(field, field.name) for field in fields]
+    for field, column in zip(there, columns, strict=True):
+        if column is None:
+            raise NotHonoured(
+                f"{path} has columns whose names SQL cannot tell apart, and the column"
+                f" {field.name} of the type {field.type} without its number"
+            )
+    return pa.schema(fields), _option(columns)
+
+
+def _column(field: pa.Field, name: str) -> str | None:
+    type_, number = _type(field.type), number_of(field)
+    if type_ is None or number is None:
+        return None
+    return f"{number}: {{name: {literal(name)}, type: {literal(type_)}, default_value: NULL}}"
+
+
+def _option(columns: Iterable[str | None]) -> str:
+    return f"schema = MAP {{{', '.join(map(str, columns))}}}"
 
 
 def _type(type_: pa.DataType) -> str | None:
@@ -67,13 +92,9 @@ def _type(type_: pa.DataType) -> str | None:
         pair = _type(type_.key_type), _type(type_.item_type)
         return None if None in pair else f"MAP({pair[0]}, {pair[1]})"
     if pa.types.is_struct(type_):
-        parts = [(field.name.replace('"', '""'), _type(field.type)) for field in type_]
+        parts = [(identifier(field.name), _type(field.type)) for field in type_]
         if any(part is None for _, part in parts):
             return None
-        inner = ", ".join(f'"{name}" {part}' for name, part in parts)
+        inner = ", ".join(f"{name} {part}" for name, part in parts)
         return f"STRUCT({inner})"
     return _SCALARS.get(type_)
-
-
-def _quoted(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"

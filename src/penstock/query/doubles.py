@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from penstock.lake.glance import glance
 from penstock.lake.layout import key_of
+from penstock.lake.shown import ROW
 from penstock.pipeline.flush.identity import SPAN_IDENTITY, has_name, identities
 from penstock.pipeline.flush.window import Window
 from penstock.query.compared import TABLE, Record, names_of
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
     from penstock.lake.glance import ColdFile, Glance
     from penstock.lake.settings import LakeSettings
 
-ROW: Final = "file_row_number"
 PROBED_TRACES: Final = 500
 """Filters are asked for no more than these: reading the ids is quicker then."""
 _FOREVER: Final = (-(2**62), 2**62)

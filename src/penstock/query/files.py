@@ -16,7 +16,9 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from penstock.lake.reader import deleted_rows
-from penstock.query.declared import declared
+from penstock.lake.shown import ROW, can_be_asked_for
+from penstock.query.declared import by_other_names, declared
+from penstock.query.quoting import literal
 from penstock.query.shapes import by_names, by_numbers
 
 if TYPE_CHECKING:
@@ -27,7 +29,6 @@ if TYPE_CHECKING:
     from penstock.lake.columns import Columns
     from penstock.lake.glance import ColdFile
 
-ROW: Final = "file_row_number"
 _FEW_ROWS: Final = 1000
 """Numbers up to so many are written out; beyond them a bit for each row of the file is shorter."""
 
@@ -75,13 +76,17 @@ def _alike(files: Sequence[ColdFile]) -> list[list[ColdFile]]:
 
 def _read(files: Sequence[ColdFile], rows: bool) -> str:
     columns: Columns | None = files[0].columns
-    source = _parquet(files, rows, columns is None)
     if columns is None:
-        return source
+        ordered = sorted(files, key=lambda file: file.sequence)
+        return _parquet(files, rows, declared([file.path for file in ordered]))
     also = (ROW,) if rows else ()
     if columns.names is not None:
-        return by_names(columns, source, also)
-    return by_numbers(columns.schema, _held(files[0].path), source, also)
+        return by_names(columns, _parquet(files, rows), also)
+    held = _held(files[0].path)
+    if can_be_asked_for(held.names):
+        return by_numbers(columns.schema, held, _parquet(files, rows), also)
+    held, option = by_other_names(held, columns.schema, files[0].path)
+    return by_numbers(columns.schema, held, _parquet(files, rows, option), also)
 
 
 @lru_cache(maxsize=100_000)
@@ -90,9 +95,7 @@ def _held(path: str) -> pa.Schema:
     return pq.read_schema(path)
 
 
-def _parquet(files: Sequence[ColdFile], rows: bool, plain: bool) -> str:
-    quoted = ", ".join("'" + file.path.replace("'", "''") + "'" for file in files)
-    ordered = sorted(files, key=lambda file: file.sequence)
-    known = declared([file.path for file in ordered]) if plain else None
-    options = f"{known or 'union_by_name = true'}, hive_partitioning = false"
+def _parquet(files: Sequence[ColdFile], rows: bool, schema: str | None = None) -> str:
+    quoted = ", ".join(literal(file.path) for file in files)
+    options = f"{schema or 'union_by_name = true'}, hive_partitioning = false"
     return f"read_parquet([{quoted}], {options}{', file_row_number = true' if rows else ''})"

@@ -14,13 +14,13 @@ from penstock.lake.promoted import fill, with_columns
 from penstock.lake.schemas import TABLES
 from penstock.lake.views import view_queries
 from penstock.query.cold import cold_sources
-from penstock.query.columns import columns_in, names_promoted
+from penstock.query.columns import needs_large
 from penstock.query.conditions import wanted
 from penstock.query.dialect import macros_in
 from penstock.query.doubles import DOUBLES
 from penstock.query.findings import Findings
-from penstock.query.pieces import LARGE
 from penstock.query.pruning import chosen, conditions_on, pruned
+from penstock.query.quoting import identifier
 from penstock.query.repeats import without_repeats
 from penstock.query.tiers import Asked, Tier, look
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
     from penstock.lake.columns import Columns
-    from penstock.lake.glance import ColdFile
+    from penstock.lake.glance import ColdFile, Glance
     from penstock.lake.settings import LakeSettings
     from penstock.query.statements import Statement
     from penstock.query.tiers import TableTiers
@@ -82,10 +82,12 @@ class Relations:
 
     def _make_table(self, table: str, views: Mapping[str, str]) -> None:
         tree, scope = self._statement.tree, self._scope
-        columns = columns_in(tree, frozenset(TABLES[table].names), views)
         limits = wanted(self._connection, tree, conditions_on(table))
-        slim = not (columns & LARGE or names_promoted(tree))
-        asked = Asked(table, scope.tiers, scope.namespaces, slim, limits.trace_ids)
+
+        def is_slim(seen: Glance) -> bool:
+            return not needs_large(tree, seen, table, views)
+
+        asked = Asked(table, scope.tiers, scope.namespaces, is_slim, limits.trace_ids)
         found = look(scope.data_dir, scope.lake, asked, self.said)
         self.tables[table] = found
         lake = replace(found.cold, files=self._without_left_out(found.cold.files))
@@ -101,19 +103,21 @@ class Relations:
         shape = f"columns of {table}"  # no name that a statement could have
         self._connection.register(shape, schema.empty_table())
         added = len(schema) > len(TABLES[table])
-        sources = [_selected(schema, f'"{shape}"')]
+        sources = [_selected(schema, identifier(shape))]
         doubles = {}
         if table == "spans":
             doubles = DOUBLES.rows(self._connection, scope.lake, lake, files)
         for source in self._cold(table, files, doubles):
             # Files from before a column was added do not have it.
-            whole = f'(FROM "{shape}" UNION ALL BY NAME FROM {source})' if added else source
+            whole = (
+                f"(FROM {identifier(shape)} UNION ALL BY NAME FROM {source})" if added else source
+            )
             sources.append(_selected(schema, whole, in_files, also))
         if fresh is not None:
-            fresh = fresh if slim else fill(fresh, promoted)
-            self._connection.register(f"fresh rows of {table}", fresh)
-            named = f'"fresh rows of {table}"'
-            sources.append(_selected(schema, named, fresh.column_names, also))
+            fresh = fresh if is_slim(found.cold) else fill(fresh, promoted)
+            name = f"fresh rows of {table}"
+            self._connection.register(name, fresh)
+            sources.append(_selected(schema, identifier(name), fresh.column_names, also))
         self._create(table, " UNION ALL ".join(sources))
         for view, query in views.items():
             self._create(view, query)
@@ -126,7 +130,7 @@ class Relations:
             self._create(table, " UNION ALL BY NAME ".join(parts))
 
     def _create(self, name: str, query: str) -> None:
-        self._connection.execute(f"CREATE TEMP VIEW {name} AS {query}")
+        self._connection.execute(f"CREATE TEMP VIEW {identifier(name)} AS {query}")
 
     def _readable(self, files: Sequence[ColdFile]) -> list[ColdFile]:
         left = self._without_left_out(files)
@@ -150,7 +154,8 @@ def _others(ours: pa.Schema, given: Columns | None) -> list[pa.Field]:
     """Columns that other engines added, and ours by the names that others gave them."""
     if given is None:
         return []
-    added = [field for field in given.schema if field.name not in ours.names]
+    taken = {name.lower() for name in ours.names}  # a new one of ours hides theirs of its name
+    added = [field for field in given.schema if field.name.lower() not in taken]
     renamed = [ours.field(own).with_name(name) for name, own in given.also.items()]
     return [field.remove_metadata() for field in (*added, *renamed)]
 
@@ -163,9 +168,9 @@ def _selected(
 ) -> str:
     """All columns, null where the source has none; `also` has other names of some."""
     columns = ", ".join(
-        f'"{also.get(name, name)}" AS "{name}"'
+        f"{identifier(also.get(name, name))} AS {identifier(name)}"
         if present is None or also.get(name, name) in present
-        else f'NULL AS "{name}"'
+        else f"NULL AS {identifier(name)}"
         for name in schema.names
     )
     return f"SELECT {columns} FROM {source}"  # noqa: S608 - our own names

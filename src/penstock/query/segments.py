@@ -15,7 +15,6 @@ from penstock.query.pieces import LARGE, PIECES, Piece
 if TYPE_CHECKING:
     from penstock.otel.signals import Signal
     from penstock.pipeline.segments import Segment
-    from penstock.query.tiers import Asked
     from penstock.segment import SegmentReader
 
 
@@ -28,18 +27,21 @@ class WarmSegment:
     segment: Segment
     reader: SegmentReader
 
-    def piece(self, asked: Asked) -> Piece:
-        """Its rows, or those of the bundles that have one of the traces."""
+    def piece(self, slim: bool, trace_ids: frozenset[str] | None) -> Piece:
+        """Its rows, or those of the bundles that have one of the traces.
+
+        Where they may be `slim`, perhaps without the large columns.
+        """
         name = (self.segment.path, self.reader.store_id, self.segment.sealed_at_ns)
         whole = PIECES.peek((*name, "whole"))
         if whole is not None:
             return whole
-        if asked.trace_ids is not None:
-            return self._made(trace_ids=asked.trace_ids)
-        if asked.slim and self.table == "spans":
-            slim = PIECES.get((*name, "slim"), self._slim)
-            if slim.is_named:  # else they are known by their content alone
-                return slim
+        if trace_ids is not None:
+            return self._made(trace_ids=trace_ids)
+        if slim and self.table == "spans":
+            made = PIECES.get((*name, "slim"), self._slim)
+            if made.is_named:  # else they are known by their content alone
+                return made
         return PIECES.get((*name, "whole"), self._made)
 
     def _slim(self) -> Piece:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from penstock.lake.projection import is_same, matching
+from penstock.query.quoting import identifier
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -21,14 +22,14 @@ def by_names(columns: Columns, source: str, also: Collection[str]) -> str:
     """
     names = columns.names or {}
     every = [
-        f"{_null(field.type)} AS {_quoted(name)}"
+        f"{_null(field.type)} AS {identifier(name)}"
         for field in columns.schema
         for name in names.get(field.name, (field.name,))
     ]
     # A name that no file has would not be known, so all of them are there, without rows.
     nothing = f"(SELECT {', '.join(every)} WHERE false)"
     chosen = [_first(field, names.get(field.name, (field.name,))) for field in columns.schema]
-    chosen += [_quoted(name) for name in also]
+    chosen += [identifier(name) for name in also]
     return (
         f"(SELECT {', '.join(chosen)} "  # noqa: S608 - our own names
         f"FROM (FROM {nothing} UNION ALL BY NAME FROM {source}))"
@@ -37,22 +38,22 @@ def by_names(columns: Columns, source: str, also: Collection[str]) -> str:
 
 def _first(field: pa.Field, names: Collection[str]) -> str:
     if len(names) == 1:
-        return f"{_quoted(*names)} AS {_quoted(field.name)}"
-    return f"coalesce({', '.join(map(_quoted, names))}) AS {_quoted(field.name)}"
+        return f"{identifier(*names)} AS {identifier(field.name)}"
+    return f"coalesce({', '.join(map(identifier, names))}) AS {identifier(field.name)}"
 
 
 def by_numbers(wanted: pa.Schema, held: pa.Schema, source: str, also: Collection[str]) -> str:
     """Every column from the one of the files that has its number, inside of structs too."""
     pairs = zip(matching(held, wanted), wanted, strict=True)
-    chosen = [f"{_value(one, field)} AS {_quoted(field.name)}" for one, field in pairs]
-    chosen += [_quoted(name) for name in also]
+    chosen = [f"{_value(one, field)} AS {identifier(field.name)}" for one, field in pairs]
+    chosen += [identifier(name) for name in also]
     return f"(SELECT {', '.join(chosen)} FROM {source})"  # noqa: S608 - our own names
 
 
 def _value(held: pa.Field | None, wanted: pa.Field) -> str:
     if held is None:
         return _null(wanted.type)
-    return _fitted(_quoted(held.name), held, wanted, 0)
+    return _fitted(identifier(held.name), held, wanted, 0)
 
 
 def _fitted(value: str, held: pa.Field, wanted: pa.Field, depth: int) -> str:
@@ -61,7 +62,7 @@ def _fitted(value: str, held: pa.Field, wanted: pa.Field, depth: int) -> str:
     if pa.types.is_struct(wanted.type) and pa.types.is_struct(held.type):
         pairs = zip(matching(held.type, wanted.type), wanted.type, strict=True)
         parts = ", ".join(
-            f"{_quoted(field.name)} := {_part(value, one, field, depth)}" for one, field in pairs
+            f"{identifier(field.name)} := {_part(value, one, field, depth)}" for one, field in pairs
         )
         return f"CASE WHEN {value} IS NULL THEN NULL ELSE struct_pack({parts}) END"
     each = f"x{depth}"
@@ -79,17 +80,13 @@ def _fitted(value: str, held: pa.Field, wanted: pa.Field, depth: int) -> str:
 def _part(outer: str, held: pa.Field | None, wanted: pa.Field, depth: int) -> str:
     if held is None:
         return _null(wanted.type)
-    return _fitted(f"({outer}).{_quoted(held.name)}", held, wanted, depth)
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
+    return _fitted(f"({outer}).{identifier(held.name)}", held, wanted, depth)
 
 
 def _type(type_: pa.DataType) -> str:
     """As DuckDB calls it."""
     if pa.types.is_struct(type_):
-        return f"STRUCT({', '.join(f'{_quoted(f.name)} {_type(f.type)}' for f in type_)})"
+        return f"STRUCT({', '.join(f'{identifier(f.name)} {_type(f.type)}' for f in type_)})"
     if pa.types.is_map(type_):
         return f"MAP({_type(type_.key_type)}, {_type(type_.item_type)})"
     if pa.types.is_list(type_):

@@ -66,7 +66,7 @@ def share(
     AnswerIncomplete where something cannot be read, unless `partial`: then it is warned of.
     """
     said = Findings()
-    asked = Asked(table, tiers, namespaces, slim=True)
+    asked = Asked(table, tiers, namespaces, slim=lambda _: True)
     found = look(data_dir, lake, asked, said)
     said.check(partial=partial)
     for warning in said.warnings:

@@ -28,7 +28,7 @@ from penstock.storage import DataDirectory
 from penstock.store.outside import read_delivered
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Callable, Collection, Iterator
     from pathlib import Path
 
     from penstock.lake.settings import LakeSettings
@@ -65,8 +65,8 @@ class Asked:
     tiers: Collection[Tier] = ALL
     namespaces: frozenset[str] | None = None
     """Fresh rows are those of these alone; files of the lake may have others."""
-    slim: bool = False
-    """Fresh rows may lack the large columns."""
+    slim: Callable[[Glance], bool] = lambda _: False
+    """Whether fresh rows may lack the large columns: what they are called, the table says."""
     trace_ids: frozenset[str] | None = None
     """Fresh rows of other traces may be left out."""
 
@@ -132,7 +132,8 @@ def _look(data_dir: Path, lake: LakeSettings, asked: Asked, said: Findings) -> T
         rests = [(rest_of(each.segment, at_once.positions), each) for each in segments]
         warm = [replace(each, segment=rest) for rest, each in rests if rest is not None]
         found.segments = [each.segment for each in warm]
-        found.fresh[Tier.WARM] = [looking.warm(each) for each in warm]
+        slim = asked.slim(at_once)
+        found.fresh[Tier.WARM] = [looking.warm(each, slim) for each in warm]
         found.seconds[Tier.WARM] = time.perf_counter() - started
     if Tier.HOT in asked.tiers:
         known = ends(at_once.positions, listed)
@@ -177,7 +178,7 @@ class _Look:
         """With their readers: what is open can be read though it is deleted."""
         return [open_segment(self._source, segment) for segment in self._source.since({})]
 
-    def warm(self, opened: Opened) -> Piece:
+    def warm(self, opened: Opened, slim: bool) -> Piece:
         """Of a segment that the lake does not have, or the rest of one that it has in part."""
         if isinstance(opened.problem, OffsetUnavailable):
             raise opened.problem
@@ -185,7 +186,8 @@ class _Look:
         if opened.reader is None:
             lack = Lack(segment.problem or str(opened.problem))
             return Piece(table, TABLES[table].empty_table(), lacks=(lack,))
-        piece = WarmSegment(table, self._signal, segment, opened.reader).piece(self._asked)
+        warm = WarmSegment(table, self._signal, segment, opened.reader)
+        piece = warm.piece(slim, self._asked.trace_ids)
         self._said.notes += piece.notes
         return piece.with_rows(in_rest(segment, piece.rows))
 
