@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 from isal.isal_zlib import crc32
 
 from penstock.model.errors import Damaged, FormatError
+from penstock.storage.files import LocalFiles, read_whole
 
 if TYPE_CHECKING:
     from penstock.lake.settings import LakeSettings
@@ -40,7 +41,7 @@ def read_seen(settings: LakeSettings, table: str, kind: str, identity: str) -> A
     """What was found out of the table of that identity; None where there is nothing to rely on."""
     path = seen_path(settings, table, kind)
     try:
-        data = b"" if path is None else path.read_bytes()
+        data = b"" if path is None else read_whole(LocalFiles(), path)
         found_kind, found_identity, found = decode_seen(data)
     except (OSError, FormatError):
         return None

@@ -32,6 +32,9 @@ Buffer: TypeAlias = bytes | memoryview
 OUT_OF_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 """Errors of a full disk: nothing is wrong with the file, and space may come back."""
 
+_AT_ONCE = getattr(os, "O_NONBLOCK", 0)
+"""Opening a pipe would wait for somebody who writes to it."""
+
 
 class File(Protocol):
     """An open file, read and written at positions. Not safe for two writers at once."""
@@ -139,16 +142,24 @@ def write_atomically(files: Files, path: Path, data: bytes) -> None:
     files.sync_folder(path.parent)  # so that the rename survives
 
 
+def _opened(path: Path) -> int:
+    """For reading. A file, and nothing else that is there by its name: a pipe would never end."""
+    handle = os.open(path, os.O_RDONLY | _BINARY | _AT_ONCE)
+    mode = os.fstat(handle).st_mode
+    if stat.S_ISREG(mode):
+        return handle
+    os.close(handle)
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    raise OSError(errno.EINVAL, "not a regular file", str(path))
+
+
 class LocalFiles:
     """The machine's file system."""
 
     def open(self, path: Path) -> File:
         """An existing file, for reading."""
-        handle = os.open(path, os.O_RDONLY | _BINARY)
-        if stat.S_ISDIR(os.fstat(handle).st_mode):
-            os.close(handle)
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-        return _local_file(handle)
+        return _local_file(_opened(path))
 
     def create(self, path: Path) -> File:
         """A new file, for reading and writing."""
@@ -157,7 +168,7 @@ class LocalFiles:
 
     def map(self, path: Path) -> memoryview:
         """A finished file as memory. An empty file is empty memory, which cannot be mapped."""
-        handle = os.open(path, os.O_RDONLY | _BINARY)
+        handle = _opened(path)
         try:
             if os.fstat(handle).st_size == 0:
                 return memoryview(b"")
