@@ -55,7 +55,7 @@ class PenstockSource(DataSource):
         return from_arrow_schema(_columns(self._parsed()))
 
     share: ClassVar[Callable[..., Shares] | None] = None
-    """What finds a table in all tiers; without it only sealed segments are read."""
+    """What finds a table in all tiers; without it sealed segments are read, and `tiers` refused."""
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """For `spark.read`."""
@@ -64,6 +64,11 @@ class PenstockSource(DataSource):
         reading = _reading(options, segments, schema)
         sealed = BatchReader(segments, reading, options)
         share = type(self).share
+        if share is None and any(name.lower() == "tiers" for name in self.options):
+            raise InvalidArgument(
+                "PenstockSource alone reads sealed segments and no tiers;"
+                " pyspark_penstock.DefaultSource, which Spark finds by itself, reads all of them"
+            )
         if share is None or options.source != "directory" or not isinstance(reading, TableReading):
             return sealed
         return UnionReader(share, reading, options, sealed.may_hold)
