@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 TRACES = SourcePartition("here", "/default/traces", 0)
 SEALED_S = 1_700_000_000.0
-RUN, TABLE = "pipeline/repeats/*/*.run", "topics/default/traces/repeats.tbl"
+RUN, TABLE = "pipeline/repeats/*/*.run", "repeats.tbl"
 KINDS = {
     "server.json": "server",
     "pipeline/delivered.json": "delivered",

@@ -47,14 +47,14 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
         subprocess.run(["/bin/umount", "-l", str(folder)], check=True)
 
 
-def config(policy: str, disk_free: str) -> dict[str, Any]:
+def config(policy: str, disk_free: str, window: str = "0s") -> dict[str, Any]:
     """Without a cap: only the disk is a limit."""
     return {
         "retention": {"size_cap_policy": policy},
         "segment": {"max_open_duration": "200ms", "target_size": "1MiB"},
         "wal": {"rotate_size": "1MiB"},
         "limits": {"disk_free": disk_free},
-        "dedupe": {"window": "0s"},
+        "dedupe": {"window": window},
     }
 
 
@@ -122,6 +122,28 @@ def test_server_starts_on_a_full_disk(small_disk: Path) -> None:
     fill(ballast)
     with serving(data, config=config("drop_oldest", "0")) as server:
         until(lambda: send(server).status == 200)
+        assert server.stop() == 0
+    assert run("fsck", data).code == 0
+
+
+def test_worker_survives_a_disk_that_is_full_at_its_table_of_requests(small_disk: Path) -> None:
+    """Requests go on; which of them it could not remember is counted, and named."""
+    data, ballast = small_disk, small_disk / "ballast"
+    with serving(data, config=config("drop_oldest", "0", window="10m")) as server:
+        for _ in range(10):
+            assert send(server).status == 200
+            assert server.ask("POST", "/api/v1/flush", port="web").status == 200
+        [pid] = server.workers()
+        for _ in range(60):
+            fill(ballast)
+            until(lambda: send(server).status == 200)
+            [worker] = server.get("/api/v1/status").json["workers"]
+            if worker["unremembered"]:
+                break
+        assert worker["unremembered"] > 0
+        assert worker["pid"] == pid
+        assert "requests are not remembered, and stored again" in server.errors
+        assert "ended with" not in server.errors
         assert server.stop() == 0
     assert run("fsck", data).code == 0
 

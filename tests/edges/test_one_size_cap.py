@@ -27,9 +27,9 @@ of the cap and the bundle that filled it, and file systems round up."""
 
 
 def on_disk(data: Path) -> int:
-    """Of all topics, whatever is in their folders."""
+    """Whatever the server keeps."""
     size = 0
-    for folder, _, names in os.walk(data / "topics"):
+    for folder, _, names in os.walk(data):
         for name in names:
             try:
                 size += (Path(folder) / name).stat().st_blocks * 512
@@ -142,6 +142,29 @@ def test_new_topics_wait_while_the_cap_has_no_room_for_them(tmp_path: Path) -> N
         assert "retention.size_cap leaves no room for new topics" in problems
         assert on_disk(data) <= CAP + SEGMENT_BYTES
         until(lambda: send(server, names[0], "once more").status == 200)
+
+
+def test_requests_that_are_remembered_are_under_the_cap(tmp_path: Path) -> None:
+    """Many small ones of several namespaces; a repeat is known, and the tables have their part."""
+    data, cap = tmp_path / "data", 8_000_000
+    config = {"retention": {"size_cap": str(cap), "size_cap_policy": "drop_oldest"}}
+
+    def pour(namespace: str) -> None:
+        for number in range(60):
+            body = traces(f"{namespace} {number}")
+            sent = {"x_penstock_namespace": namespace}
+            until(lambda: server.post(Signal.TRACES, body, **sent).status == 200)  # noqa: B023
+
+    with serving(data, config=config) as server:
+        with ThreadPoolExecutor(4) as clients:
+            list(clients.map(pour, NAMESPACES[:4]))
+        assert server.get("/api/v1/status").json["workers"][0]["repeats"] == 0
+        again = traces(f"{NAMESPACES[0]} 59")
+        server.post(Signal.TRACES, again, x_penstock_namespace=NAMESPACES[0])
+        assert server.get("/api/v1/status").json["workers"][0]["repeats"] == 1
+        tables = sum(path.stat().st_size for path in data.rglob("repeats*.tbl"))
+        assert 0 < tables <= cap // 16
+        assert on_disk(data) <= cap
 
 
 @pytest.mark.parametrize("sharing", ["even", "fair"])

@@ -37,7 +37,7 @@ class World:
         self.files = files
         decoders = {sent: PlainDecoder(sent.raw_slot) for sent in Signal}
         self.stores = Stores(DataDirectory(folder), 0, config, decoders, Metrics())
-        self.repeats = Repeats(config.dedupe, SystemClock())
+        self.repeats = Repeats(config.dedupe, folder, SystemClock())
         self.ingest = Ingest(self.stores, self.repeats, config.limits)
 
     def messages(self, sent: Signal = T, namespace: str = "default") -> list[bytes]:
@@ -363,7 +363,7 @@ def test_partitions_of_workers_that_are_no_more_are_opened(run: Run, tmp_path: P
     run(make)
     folder = tmp_path / "topics" / "default" / "traces"
     (folder / "0").rename(folder / "3")
-    (folder / "repeats.tbl").unlink()
+    (tmp_path / "repeats.tbl").unlink()
     run(make)
     run(test)
 

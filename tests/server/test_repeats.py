@@ -14,7 +14,7 @@ import pytest
 from penstock.otel import Signal
 from penstock.server import repeats as module
 from penstock.server.config import Dedupe
-from penstock.server.repeats import ENTRY_BYTES, Repeats, Table, Tables
+from penstock.server.repeats import ENTRY_BYTES, Repeats, Table, Tables, remove_unused
 
 T, L = Signal.TRACES, Signal.LOGS
 
@@ -35,9 +35,9 @@ class Time:
 
 
 @contextlib.contextmanager
-def repeats(clock: Time | None = None, **settings: Any) -> Iterator[Repeats]:
+def repeats(root: Path, clock: Time | None = None, **settings: Any) -> Iterator[Repeats]:
     """A worker's, with these settings."""
-    made = Repeats(Dedupe(**settings), clock or Time())
+    made = Repeats(Dedupe(**settings), root, clock or Time())
     try:
         yield made
     finally:
@@ -65,7 +65,7 @@ def test_second_copy_is_known(tmp_path: Path) -> None:
     """By all of its bytes and its topic."""
 
     async def run() -> None:
-        with repeats() as made:
+        with repeats(tmp_path) as made:
             assert await store(made, tmp_path / "a", b"one")
             assert not await store(made, tmp_path / "a", b"one")
             assert await store(made, tmp_path / "a", b"two")
@@ -80,7 +80,7 @@ def test_window_ends(tmp_path: Path) -> None:
 
     async def run() -> None:
         clock = Time()
-        with repeats(clock, window=10.0) as made:
+        with repeats(tmp_path, clock, window=10.0) as made:
             assert await store(made, tmp_path, b"one")
             clock.now_s += 9.9
             assert not await store(made, tmp_path, b"one")
@@ -95,9 +95,9 @@ def test_window_survives_the_worker(tmp_path: Path) -> None:
     """Whoever opens the table next knows what was stored, without any order to save it."""
 
     async def run() -> None:
-        with repeats() as first:
+        with repeats(tmp_path) as first:
             assert await store(first, tmp_path, b"one")
-            with repeats() as second:
+            with repeats(tmp_path) as second:
                 assert not await store(second, tmp_path, b"one")
 
     asyncio.run(run())
@@ -110,7 +110,7 @@ def test_nothing_is_remembered_where_it_is_not_asked_for(
     """Nor is a table made."""
 
     async def run() -> None:
-        with repeats(**settings) as made:
+        with repeats(tmp_path, **settings) as made:
             assert await store(made, tmp_path, b"one")
             assert await store(made, tmp_path, b"one")
 
@@ -122,7 +122,7 @@ def test_only_traces_are_looked_at_by_default(tmp_path: Path) -> None:
     """Two equal log records may be two events."""
 
     async def run() -> None:
-        with repeats() as made:
+        with repeats(tmp_path) as made:
             assert await store(made, tmp_path, b"one", L)
             assert await store(made, tmp_path, b"one", L)
 
@@ -133,7 +133,7 @@ def test_failed_request_is_not_remembered(tmp_path: Path) -> None:
     """Its client sends it again, and then it is stored."""
 
     async def run() -> None:
-        with repeats() as made:
+        with repeats(tmp_path) as made:
             storing = await made.begin(T, tmp_path / "0", b"one")
             assert storing is not None
             storing.end(stored=False)
@@ -146,7 +146,7 @@ def test_copy_waits_for_the_first(tmp_path: Path) -> None:
     """It is answered when the first is durable, and not stored."""
 
     async def run() -> list[bool]:
-        with repeats() as made:
+        with repeats(tmp_path) as made:
             return await asyncio.gather(*(store(made, tmp_path, b"one") for _ in range(20)))
 
     found = asyncio.run(run())
@@ -157,7 +157,7 @@ def test_copy_of_a_failed_request_is_stored(tmp_path: Path) -> None:
     """By one of those that waited, once."""
 
     async def run() -> list[bool]:
-        with repeats() as made:
+        with repeats(tmp_path) as made:
             first = await made.begin(T, tmp_path / "0", b"one")
             assert first is not None
             others = [asyncio.create_task(store(made, tmp_path, b"one")) for _ in range(5)]
@@ -172,7 +172,7 @@ def test_cancelled_copy_disturbs_nobody(tmp_path: Path) -> None:
     """A client that waits for the first and goes away leaves the others as they were."""
 
     async def run() -> list[bool]:
-        with repeats() as made:
+        with repeats(tmp_path) as made:
             tasks = [asyncio.create_task(store(made, tmp_path, b"one")) for _ in range(3)]
             await asyncio.sleep(0)
             tasks[1].cancel()
@@ -305,3 +305,15 @@ def test_tables_of_two_workers_grow_together(
     assert all(each.has(digest(n), 1_000_000) for each in (one, two) for n in range(3000))
     one.close()
     two.close()
+
+
+def test_tables_of_other_sizes_and_of_topics_go(tmp_path: Path) -> None:
+    """A bound that was lowered holds for the disk too; a table that fits is kept."""
+    topic = tmp_path / "topics/default/traces"
+    for folder in (tmp_path, topic):
+        for name, entries in (("repeats.tbl", 4096), ("repeats-1.tbl", 8192)):
+            Table(folder / name, entries).close()
+    remove_unused(tmp_path, Dedupe(entries=4096))
+    assert [path.name for path in tmp_path.rglob("*.tbl")] == ["repeats.tbl"]
+    remove_unused(tmp_path, Dedupe(window=0.0))
+    assert list(tmp_path.rglob("*.tbl")) == []

@@ -60,8 +60,8 @@ def records_of(data: Path) -> Iterator[Path]:
     yield from filter(Path.is_file, (data / name for name in (*_DOCUMENTS, LEDGER)))
     folders = [partition.folder for partition in DataDirectory(data).partitions()]
     yield from filter(Path.is_file, (folder / ARCHIVED for folder in folders))
-    for topic in sorted({folder.parent for folder in folders}):
-        yield from (path for path in sorted(topic.iterdir()) if _REQUESTS.fullmatch(path.name))
+    for folder in (data, *sorted({folder.parent for folder in folders})):  # 0.1 had them by topic
+        yield from (path for path in sorted(folder.iterdir()) if _REQUESTS.fullmatch(path.name))
     yield from sorted(data.glob("pipeline/repeats/*/*.run"))
     yield from sorted(data.glob("lake/*/seen/*.json"))
 

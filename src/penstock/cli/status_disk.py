@@ -33,7 +33,8 @@ def disk_status(root: Path, lake: LakeSettings, size_cap: int | None) -> dict[st
     for partition in DataDirectory(root).partitions():
         look.at_partition(partition, tiers)
     look.at_segments(root, tiers)
-    used = look.log_bytes + look.segment_bytes
+    tables = sum(path.stat().st_blocks * 512 for path in root.glob("repeats*.tbl"))
+    used = look.log_bytes + look.segment_bytes + tables
     sizes = {"log": look.log_bytes, "segments": look.segment_bytes, "lake": look.lake_bytes}
     return {
         "tiers": tiers,

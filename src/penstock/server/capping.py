@@ -6,16 +6,17 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from penstock.model.errors import InvalidSetting
-from penstock.model.settings import KIB
+from penstock.model.settings import KIB, MIB
 from penstock.otel.signals import Signal
+from penstock.server.repeats import ENTRY_BYTES
 from penstock.server.units import show_size
-from penstock.store.size_cap import LEAST_STORE_BYTES, begin_ledger
+from penstock.store.size_cap import begin_ledger
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from penstock.model.settings import StoreSettings
-    from penstock.server.config import Config
+    from penstock.server.config import Config, Dedupe
     from penstock.storage import DataDirectory
 
 LEDGER: Final = "budget"
@@ -25,11 +26,16 @@ _LOG_FILES: Final = 256
 """Segments and log files are at most such parts of the cap, for each worker: they go as a whole,
 and a segment stands beside the log that it comes from while it is sealed."""
 
+_TABLES: Final = 16
+"""Such a part of the cap is for the requests that are remembered; the rest is for the stores."""
+_ROUNDING_BYTES: Final = 32 * KIB
+"""What heads and last pages of these tables take."""
+
 
 def check_cap(config: Config) -> None:
     """InvalidSetting where one namespace alone could not work."""
     cap = config.retention.size_cap
-    least = len(Signal) * config.workers * LEAST_STORE_BYTES
+    least = len(Signal) * config.workers * MIB  # `LEAST_STORE_BYTES`, and its part of the tables
     if cap is not None and cap < least:
         raise InvalidSetting(
             f"retention.size_cap must be at least {show_size(least)} with {config.workers} "
@@ -50,6 +56,21 @@ def capped_settings(config: Config) -> StoreSettings:
         log=replace(settings.log, rotate_bytes=min(settings.log.rotate_bytes, log_file)),
         ack_log_bytes=min(settings.ack_log_bytes, log_file),
     )
+
+
+def stores_cap(config: Config) -> int | None:
+    """What all stores may take together."""
+    cap = config.retention.size_cap
+    return None if cap is None else cap - cap // _TABLES
+
+
+def capped_dedupe(config: Config) -> Dedupe:
+    """As many requests are remembered as the tables' part of the cap has room for."""
+    cap = config.retention.size_cap
+    if cap is None:
+        return config.dedupe
+    most = (cap // _TABLES - _ROUNDING_BYTES) // ENTRY_BYTES
+    return replace(config.dedupe, entries=min(config.dedupe.entries, most))
 
 
 def _part(cap: int, parts: int) -> int:

@@ -107,9 +107,7 @@ class Dedupe:
 
     window: float = _key(600.0, DURATION, "how long a request is remembered; 0: not at all")
     signals: tuple[str, ...] = _key(("traces",), SIGNALS, "traces, logs, metrics")
-    entries: int = _key(
-        16_000_000, INTEGER, "the most requests of a topic remembered for that, 32 bytes each"
-    )
+    entries: int = _key(16_000_000, INTEGER, "the most requests remembered for that, 32 bytes each")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

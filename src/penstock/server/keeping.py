@@ -15,6 +15,7 @@ import pyarrow as pa
 from penstock.model.clock import SystemClock
 from penstock.model.errors import PenstockError
 from penstock.otel.signals import Signal
+from penstock.server.capping import capped_dedupe
 from penstock.server.decoding import DecoderProcess, RemoteDecoder
 from penstock.server.ingest import Ingest
 from penstock.server.rates import Rates
@@ -103,7 +104,7 @@ class StoreKeeping:
         archiver = _archiver(config, metrics)
         self._stores = Stores(directory, number, config, decoders, metrics, archiver)
         self._rates = Rates(SystemClock())
-        self._repeats = Repeats(config.dedupe, SystemClock())
+        self._repeats = Repeats(capped_dedupe(config), config.data_dir, SystemClock())
         self._delivered = DeliveredFile(config.data_dir)
         self._flight: WorkerFlight | None = None
         self.way_in: WayIn = Ingest(self._stores, self._repeats, config.limits)
@@ -143,8 +144,12 @@ class StoreKeeping:
         return self._stores.failures()
 
     def report(self) -> dict[str, Any]:
-        """Rates, and how many requests came again."""
-        return {"rates": self._rates.report(), "repeats": self._repeats.hits}
+        """Rates, how many requests came again, and how many would not be known if they did."""
+        return {
+            "rates": self._rates.report(),
+            "repeats": self._repeats.hits,
+            "unremembered": self._repeats.unremembered,
+        }
 
     def topics(self) -> list[dict[str, Any]]:
         """Of the stores that are open."""

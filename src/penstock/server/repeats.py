@@ -1,12 +1,14 @@
 """Remembers the requests that are durable, so that a retried one is not stored twice.
 
 A client that gets no answer in time sends its request again, byte for byte. Tables of digests in
-files that all workers map say which requests are stored; they outlive them. What they forget, or
-lose with the power, only costs a second copy.
+files that all workers share, for all topics, say which requests are stored; they outlive them. What
+they forget, have no room for, or lose with the power, only costs a second copy.
 
 There is one table until requests would be forgotten before their time; those go to a second one of
 four times its size, and so on. So memory and disk are those of the requests of a window, 32 bytes
-each, up to a bound, and files have holes where nothing was stored yet.
+each, up to a bound, and files have holes where nothing was stored yet. They are read and written by
+calls and not mapped: a hole that a full disk has no room for is an error then, and no signal that
+ends the worker.
 
     file  := header[64] entry*
     header:= "PNSTKRPT" version:u16 reserved entries:u32
@@ -18,7 +20,7 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import hashlib
-import mmap
+import logging
 import os
 import struct
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -26,13 +28,17 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from penstock.model.errors import Damaged, UnsupportedVersion
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from penstock.model.clock import Clock
     from penstock.otel.signals import Signal
     from penstock.server.config import Dedupe
 
+_LOG = logging.getLogger(__name__)
+NAME: Final = "repeats.tbl"
+"""In the data directory; those that follow have a number before the dot."""
+_SAY_AGAIN_MS: Final = 60_000
 _MAGIC: Final = b"PNSTKRPT"
 VERSION: Final = 1
 _HEADER = struct.Struct("<8sHHI")
@@ -50,63 +56,65 @@ _GROWTH: Final = 4
 
 
 class Table:
-    """Digests of one topic in one file, shared by all workers."""
+    """Digests in one file, shared by all workers. OSError where the disk fails, or is full."""
 
     def __init__(self, path: Path, entries: int) -> None:
         self._sets = max(1, entries // _WAYS)
-        size = _HEADER_BYTES + self._sets * _WAYS * ENTRY_BYTES
         head = _HEADER.pack(_MAGIC, VERSION, 0, self._sets * _WAYS)
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle = _open(path, size, head)
-        try:
-            self._map = mmap.mmap(handle, size)
-        finally:
-            fcntl.flock(handle, fcntl.LOCK_UN)  # the map has a handle of its own
-            os.close(handle)
+        self._handle = _open(path, table_bytes(entries), head)
+        fcntl.flock(self._handle, fcntl.LOCK_UN)
 
     def has(self, digest: bytes, since_ms: int) -> bool:
         """Whether the request was stored at or after that time."""
-        at = self._find(digest)
-        return at is not None and self._time(at) >= since_ms
+        places = self._places(digest)
+        at = _find(places, digest)
+        return at is not None and _TIMES.unpack(places)[at] >= since_ms
 
     def add(self, digest: bytes, now_ms: int, since_ms: int | None = None) -> bool:
         """Remembers it, in the place of the oldest that could stand here.
 
         False, and nothing is done, where that was stored at or after `since_ms`.
         """
-        at = self._find(digest)
+        places = self._places(digest)
+        at = _find(places, digest)
         if at is None:
-            first = self._first(digest)
-            times = _TIMES.unpack_from(self._map, first)
+            times = _TIMES.unpack(places)
             oldest_ms = min(times)
             if since_ms is not None and oldest_ms >= since_ms:
                 return False
-            at = first + times.index(oldest_ms) * ENTRY_BYTES
-        self._map[at : at + ENTRY_BYTES] = digest + _TIME.pack(now_ms)
+            at = times.index(oldest_ms)
+        entry = digest + _TIME.pack(now_ms)
+        os.pwrite(self._handle, entry, self._first(digest) + at * ENTRY_BYTES)
         return True
 
     def is_full_at(self, digest: bytes) -> bool:
         """Whether there was ever no room left for it; that never changes back."""
-        return all(_TIMES.unpack_from(self._map, self._first(digest)))
+        return all(_TIMES.unpack(self._places(digest)))
 
     def close(self) -> None:
-        """Gives the memory back; the file stays."""
-        self._map.close()
+        """The file stays."""
+        os.close(self._handle)
 
     def _first(self, digest: bytes) -> int:
         """Of the places where it may stand."""
         return _HEADER_BYTES + int.from_bytes(digest[:8], "little") % self._sets * _SET_BYTES
 
-    def _find(self, digest: bytes) -> int | None:
-        first = self._first(digest)
-        at = self._map.find(digest, first, first + _SET_BYTES)
-        while at >= 0 and (at - first) % ENTRY_BYTES:  # across two entries, by chance
-            at = self._map.find(digest, at + 1, first + _SET_BYTES)
-        return at if at >= 0 else None
+    def _places(self, digest: bytes) -> bytes:
+        """What stands there. Padded: whoever cut the file took the rest."""
+        return os.pread(self._handle, _SET_BYTES, self._first(digest)).ljust(_SET_BYTES, b"\0")
 
-    def _time(self, at: int) -> int:
-        found: int = _TIME.unpack_from(self._map, at + _DIGEST_BYTES)[0]
-        return found
+
+def table_bytes(entries: int) -> int:
+    """How long the file of a table is."""
+    return _HEADER_BYTES + max(1, entries // _WAYS) * _SET_BYTES
+
+
+def _find(places: bytes, digest: bytes) -> int | None:
+    at = places.find(digest)
+    while at >= 0 and at % ENTRY_BYTES:  # across two entries, by chance
+        at = places.find(digest, at + 1)
+    return at // ENTRY_BYTES if at >= 0 else None
 
 
 class Survey(NamedTuple):
@@ -158,16 +166,20 @@ def _open(path: Path, size: int, head: bytes) -> int:
         if found.st_nlink and found.st_size == size and os.pread(handle, len(head), 0) == head:
             return handle
         if found.st_nlink and not found.st_size:
-            os.ftruncate(handle, size)
-            os.pwrite(handle, head, 0)
+            try:
+                os.ftruncate(handle, size)
+                os.pwrite(handle, head, 0)
+            except OSError:  # without its head it is none, and the next one begins it
+                os.close(handle)
+                raise
             return handle
         if found.st_nlink:
-            path.unlink()  # not cut: another worker may have it mapped, and would die of that
+            path.unlink()  # not cut: another worker may be using it
         os.close(handle)
 
 
 class Tables:
-    """All digests of one topic: each table takes what the one before has no room for.
+    """All digests: each table takes what the one before has no room for.
 
     Invariant: a digest is in the first table whose places for it were not all taken when it came,
     so whoever looks for it may stop at the first that has one left.
@@ -177,7 +189,7 @@ class Tables:
         self._path = path
         self._window_ms = window_ms
         self._sizes = list(_sizes(entries))
-        self._tables = [Table(path, self._sizes[0])]
+        self._tables: list[Table] = []
 
     def has(self, digest: bytes, now_ms: int) -> bool:
         """Whether the request was stored within the window."""
@@ -206,9 +218,22 @@ class Tables:
     def _table(self, number: int) -> Table:
         while len(self._tables) <= number:
             level = len(self._tables)
-            path = self._path.with_stem(f"{self._path.stem}-{level}")
-            self._tables.append(Table(path, self._sizes[level]))
+            self._tables.append(Table(_path(self._path, level), self._sizes[level]))
         return self._tables[number]
+
+
+def _path(first: Path, level: int) -> Path:
+    return first.with_stem(f"{first.stem}-{level}") if level else first
+
+
+def remove_unused(root: Path, settings: Dedupe) -> None:
+    """Tables of other sizes, and those that each topic had before. Nobody may have one open."""
+    sizes = list(_sizes(settings.entries)) if settings.window else []
+    wanted = {_path(root / NAME, level): table_bytes(size) for level, size in enumerate(sizes)}
+    for path in (*root.glob("repeats*.tbl"), *root.glob("topics/*/*/repeats*.tbl")):
+        if wanted.get(path) != path.stat().st_size:
+            # They only save second copies: without one a request of the window is stored again.
+            path.unlink()
 
 
 def _sizes(entries: int) -> Iterator[int]:
@@ -225,12 +250,16 @@ def _sizes(entries: int) -> Iterator[int]:
 class Storing:
     """A request that is to be stored, until `end`. Copies of it wait for that."""
 
-    __slots__ = ("_began_ms", "_digest", "_over", "_table", "_under_way")
+    __slots__ = ("_began_ms", "_digest", "_over", "_remember", "_under_way")
 
     def __init__(
-        self, table: Tables, under_way: dict[bytes, Storing], digest: bytes, began_ms: int
+        self,
+        remember: Callable[[bytes, int], None],
+        under_way: dict[bytes, Storing],
+        digest: bytes,
+        began_ms: int,
     ) -> None:
-        self._table = table
+        self._remember = remember
         self._under_way = under_way
         self._digest = digest
         self._began_ms = began_ms
@@ -240,7 +269,7 @@ class Storing:
     def end(self, *, stored: bool) -> None:
         """Remembers the request if it is durable; otherwise one of its copies may be stored."""
         if stored:
-            self._table.add(self._digest, self._began_ms)
+            self._remember(self._digest, self._began_ms)
         del self._under_way[self._digest]
         if self._over is not None:
             self._over.set()
@@ -270,39 +299,65 @@ _NOT_REMEMBERED: Final = _NotRemembered()
 class Repeats:
     """One worker's view of all tables."""
 
-    def __init__(self, settings: Dedupe, clock: Clock) -> None:
+    def __init__(self, settings: Dedupe, root: Path, clock: Clock) -> None:
         self._signals = frozenset(settings.signals if settings.window else ())
-        self._window_ms = int(settings.window * 1000)
-        self._entries = settings.entries
+        self._root = root
+        self._tables = Tables(root / NAME, settings.entries, int(settings.window * 1000))
         self._clock = clock
-        self._tables: dict[Path, tuple[Tables, dict[bytes, Storing]]] = {}
+        self._topics: dict[Path, hashlib._Hash] = {}
+        self._under_way: dict[bytes, Storing] = {}
+        self._said_ms = 0
         self.hits = 0
+        self.unremembered = 0
+        """Requests that are stored, and would be stored again: the tables have no room."""
 
     async def begin(self, signal: Signal, partition: Path, data: bytes) -> Storing | None:
         """What to end when the request is stored, or could not be; None: it is stored already.
 
         The same request that is just being stored is waited for; should that fail, the next one
-        that waits stores it. All partitions of a topic share a table.
+        that waits stores it. All partitions of a topic are one.
         """
         if signal.value not in self._signals:
             return _NOT_REMEMBERED
-        table, under_way = self._tables.get(partition) or self._open(partition)
-        digest = hashlib.sha256(data).digest()[:_DIGEST_BYTES]
-        while (first := under_way.get(digest)) is not None:
+        digest = self._digest(partition, data)
+        while (first := self._under_way.get(digest)) is not None:
             await first.over()
         now_ms = self._clock.wall_ns() // 10**6
-        if table.has(digest, now_ms):
+        if self._is_stored(digest, now_ms):
             self.hits += 1
             return None
-        return Storing(table, under_way, digest, now_ms)
+        return Storing(self._remember, self._under_way, digest, now_ms)
 
     def close(self) -> None:
         """Lets go of the tables."""
-        for table, _ in self._tables.values():
-            table.close()
-        self._tables.clear()
+        self._tables.close()
 
-    def _open(self, partition: Path) -> tuple[Tables, dict[bytes, Storing]]:
-        table = Tables(partition.parent / "repeats.tbl", self._entries, self._window_ms)
-        opened = self._tables[partition] = (table, {})
-        return opened
+    def _digest(self, partition: Path, data: bytes) -> bytes:
+        topic = self._topics.get(partition)
+        if topic is None:
+            name = partition.parent.relative_to(self._root).as_posix()
+            topic = self._topics[partition] = hashlib.sha256(name.encode() + b"\0")
+        made = topic.copy()
+        made.update(data)
+        return made.digest()[:_DIGEST_BYTES]
+
+    def _is_stored(self, digest: bytes, now_ms: int) -> bool:
+        try:
+            return self._tables.has(digest, now_ms)
+        except OSError as error:
+            self._say(error, now_ms)
+            return False
+
+    def _remember(self, digest: bytes, now_ms: int) -> None:
+        """Never fails: the request is durable, and its client is told so in any case."""
+        try:
+            self._tables.add(digest, now_ms)
+        except OSError as error:
+            self.unremembered += 1
+            self._say(error, now_ms)
+
+    def _say(self, error: OSError, now_ms: int) -> None:
+        if now_ms - self._said_ms >= _SAY_AGAIN_MS:
+            self._said_ms = now_ms
+            text = "requests are not remembered, and stored again when they are sent again: %s"
+            _LOG.warning(text, error)

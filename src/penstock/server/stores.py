@@ -20,7 +20,7 @@ from penstock.model.errors import (
 from penstock.model.settings import SizePolicy
 from penstock.model.topics import Topic
 from penstock.otel.signals import Signal
-from penstock.server.capping import LEDGER, capped_settings
+from penstock.server.capping import LEDGER, capped_settings, stores_cap
 from penstock.server.refusals import Cause, Refusal, refusal_of, unavailable
 from penstock.store import Store
 from penstock.store.jobs import shared_upkeep
@@ -271,7 +271,7 @@ class Stores:
 
     def _cap(self, name: str) -> SizeCap | None:
         """Its view of the one cap."""
-        cap = self._config.retention.size_cap
+        cap = stores_cap(self._config)
         if cap is None:
             return None
         borrows = self._config.retention.size_cap_sharing == "fair"

@@ -16,10 +16,11 @@ from penstock.model.errors import InvalidSetting, PenstockError
 from penstock.model.settings import MIB
 from penstock.query.server_file import RunningServer, own_ticks, remove_server_file
 from penstock.server.auth import Gate
-from penstock.server.capping import check_cap, survey
+from penstock.server.capping import capped_dedupe, check_cap, survey
 from penstock.server.child import Child, FlightChild
 from penstock.server.http_server import http_server, reserve
 from penstock.server.queries import Queries
+from penstock.server.repeats import remove_unused
 from penstock.server.tasks import watched
 from penstock.server.web import web_application
 from penstock.storage import DataDirectory, LocalFiles
@@ -120,6 +121,7 @@ class Supervisor:
         directory.create()
         lock = LocalFiles().lock(self._config.data_dir / ".lock")
         try:
+            remove_unused(self._config.data_dir, capped_dedupe(self._config))
             if self._config.retention.size_cap is not None:
                 survey(directory)
             await self._serve_and_let_go()

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from penstock.model.clock import SystemClock
-from penstock.model.settings import KIB, MIB
+from penstock.model.settings import KIB
 from penstock.storage.files import LocalFiles
 from penstock.store.budget import Claim, SharedFile, asked_of, line_key
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from penstock.model.clock import Clock
     from penstock.storage.files import Files
 
-LEAST_STORE_BYTES: Final = MIB
+LEAST_STORE_BYTES: Final = 960 * KIB
 """A store that may have less cannot work: its logs are begun with zeros, and segments have a least
 size."""
 _UNITS: Final = 256
