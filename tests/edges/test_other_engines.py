@@ -186,6 +186,28 @@ def test_the_pipeline_stops_at_a_table_of_format_3_by_name(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("name", ["deletion_vectors", "equality_deletes", "position_deletes"])
+def test_all_commands_count_the_rows_that_are_live(name: str, tmp_path: Path) -> None:
+    """`status`, `inspect` and `fsck` say the same, and name delete files apart."""
+    data, live = java_lake(name, tmp_path / "data"), len(LIVE[name])
+    tier = run("status", "--json", "--data-dir", data).json["tiers"]["spans"]
+    [table] = (
+        table
+        for table in run("inspect", "--json", data / "lake").json["tables"]
+        if table["table"].endswith("spans")
+    )
+    found = run("fsck", "--json", data).json
+    assert (tier["cold_rows"], table["rows"], found["rows"]) == (live, live, live)
+    assert tier["cold_files"] == table["files"]
+    deleted, files = tier["cold_deleted"], tier["cold_delete_files"]
+    assert (table["deleted"], table["delete_files"]) == (deleted, files)
+    assert deleted > 0
+    assert any(f"{deleted} rows are deleted, by {files} delete" in note for note in found["notes"])
+    shown = run("status", "--data-dir", data).out
+    assert f"{live} rows in {tier['cold_files']} files" in shown
+    assert f"{deleted} deleted by {files} files" in shown
+
+
+@pytest.mark.parametrize("name", ["deletion_vectors", "equality_deletes", "position_deletes"])
 def test_fsck_counts_live_rows_and_reads_deletes(name: str, tmp_path: Path) -> None:
     """A delete file that is damaged is damage, since nobody knows which rows count."""
     data = java_lake(name, tmp_path / "data")

@@ -11,7 +11,8 @@ from penstock.lake.glance import CATALOG
 from penstock.lake.page_reader import PageReader
 from penstock.lake.positions import decode_positions
 from penstock.lake.references import catalog_tables, read_avro, references
-from penstock.model.errors import Damaged
+from penstock.lake.verify import live_rows
+from penstock.model.errors import Damaged, PenstockError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -47,8 +48,11 @@ def _table(folder: Path, table: str) -> dict[str, Any]:
     size, rows = sum(file.bytes for file in found.files), sum(file.rows for file in found.files)
     known = {"table": table, "files": len(found.files), "rows": rows, "bytes": size}
     if found.deletes:
-        named = {file.path for file in found.deletes}
-        known |= {"delete_files": len(named), "deletes": sum(file.rows for file in found.deletes)}
+        try:
+            live = live_rows(folder, table)
+        except (PenstockError, OSError) as error:
+            return {"table": table, "problem": str(error)}
+        known |= {"rows": live.rows, "deleted": live.deleted, "delete_files": live.delete_files}
     return known
 
 

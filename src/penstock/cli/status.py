@@ -134,6 +134,8 @@ def _show_tiers(tiers: dict[str, dict[str, Any]]) -> None:
         warm = f"{tier['warm_segments']:,} segments, {human_bytes(tier['warm_bytes'])}"
         cold = f"{tier['cold_rows']:,} rows in {tier['cold_files']:,} files, "
         cold += human_bytes(tier["cold_bytes"])
+        if tier["cold_delete_files"]:
+            cold += f"; {tier['cold_deleted']:,} deleted by {tier['cold_delete_files']:,} files"
         rows.append([table, f"{tier['hot_messages']:,} requests", warm, cold])
     print_table(["table", "hot", "warm", "cold"], rows)
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from penstock.lake.glance import NOTHING, Glance, glance
+from penstock.lake.reader import counted
 from penstock.lake.schemas import signal_of, table_of
 from penstock.log.survey import survey_log
 from penstock.model.clock import SystemClock
-from penstock.model.errors import Damaged, ForeignPosition
+from penstock.model.errors import Damaged, ForeignPosition, PenstockError
 from penstock.pipeline.adoption import DirectoryAdoption, adopted
 from penstock.pipeline.cut import check_own, rest_of
 from penstock.pipeline.flush.progress import read_progress
@@ -20,6 +22,7 @@ from penstock.store.verify import is_store, survey_store
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from penstock.lake.reader import Counted
     from penstock.lake.settings import LakeSettings
     from penstock.storage import Partition
 
@@ -65,8 +68,16 @@ class _Look:
         self._cold[signal_of(table).value] = found = self._glance(table)
         size = sum(file.bytes for file in found.files)
         self.lake_bytes += size
-        rows = sum(file.rows for file in found.files)
-        return {**tier, "cold_rows": rows, "cold_files": len(found.files), "cold_bytes": size}
+        live = self._counted(table, found)
+        tier |= {"cold_rows": live.rows, "cold_files": len(found.files), "cold_bytes": size}
+        return {**tier, "cold_deleted": live.deleted, "cold_delete_files": live.delete_files}
+
+    def _counted(self, table: str, found: Glance) -> Counted:
+        try:
+            return counted(found.files)
+        except (PenstockError, OSError) as error:
+            self.problems.append(f"{table}: deleted rows are counted, too: {error}")
+            return counted(replace(file, deletes=None) for file in found.files)
 
     def _glance(self, table: str) -> Glance:
         try:

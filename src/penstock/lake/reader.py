@@ -22,7 +22,7 @@ from penstock.lake.projection import matching, projected
 from penstock.model.errors import Damaged
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from typing import BinaryIO
 
     from penstock.lake.deletes import Deletions, Opener, RowNumbers
@@ -163,6 +163,21 @@ def _deleted_here(file: ColdFile) -> RowNumbers:
         return data.deleted
 
 
-def live_rows(file: ColdFile) -> int:
-    """How many rows of it count."""
-    return file.rows - len(deleted_rows(file))
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """What files of a table have; whoever tells people how many rows there are has it from here."""
+
+    rows: int
+    """That count: deleted ones are not among them."""
+    deleted: int
+    """Several deletes of the same row are one."""
+    delete_files: int
+    """That apply to one of the files."""
+
+
+def counted(files: Iterable[ColdFile]) -> Counted:
+    """Of a lake on this machine. Damaged, or an OSError: a delete file cannot be read."""
+    some = list(files)
+    deleted = sum(len(deleted_rows(file)) for file in some)
+    named = {each.path for file in some if file.deletes for each in file.deletes.files}
+    return Counted(sum(file.rows for file in some) - deleted, deleted, len(named))

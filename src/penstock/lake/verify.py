@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from penstock.lake.deletes import Content, vector_rows
 from penstock.lake.glance import CATALOG, glance
 from penstock.lake.page_reader import PageReader
-from penstock.lake.reader import deleted_rows
+from penstock.lake.reader import counted
 from penstock.lake.references import catalog_tables, references
 from penstock.lake.settings import LakeSettings
 from penstock.model.errors import Damaged, PenstockError
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from penstock.lake.page_reader import PagesRead
+    from penstock.lake.reader import Counted
     from penstock.lake.references import NamedFile, References
 
 _OURS: Final = (".parquet", ".avro", ".metadata.json", ".puffin", ".tmp")
@@ -116,10 +117,14 @@ def _verify_table(
             report.rows += file.rows - min(file.rows, sum(each.rows_lost for each in wrong))
         damage += wrong
     if found.deletes and not damage:
-        deleted = _deleted(warehouse, table, damage)
-        report.rows -= deleted
-        files = len({file.path for file in found.deletes})
-        report.notes.append(f"{table}: {deleted} rows are deleted, by {files} delete files")
+        try:
+            known = live_rows(warehouse, table)
+        except (PenstockError, OSError) as error:
+            damage.append(LakeDamage(str(found.folder), 0, "deletes", str(error)))
+        else:
+            report.rows -= known.deleted
+            told = f"{known.deleted} rows are deleted, by {known.delete_files} delete files"
+            report.notes.append(f"{table}: {told}")
     report.damage += _that_still_matters(warehouse, found, damage)
     report.notes += [f"{table}: {note}" for note in (*found.notes, *_unnamed(found))]
 
@@ -174,15 +179,11 @@ def _damage_of_vector(file: NamedFile, place: tuple[int, int]) -> Iterator[LakeD
         yield LakeDamage(str(file.path), begin, "deletes", text)
 
 
-def _deleted(warehouse: Path, table: str, damage: list[LakeDamage]) -> int:
-    """How many rows the deletes of a table mean: those of several may mean the same."""
+def live_rows(warehouse: Path, table: str) -> Counted:
+    """Of a table by its whole name; PenstockError or OSError where its deletes cannot be read."""
     namespace, _, name = table.rpartition(".")
     settings = LakeSettings(warehouse=str(warehouse.absolute()), namespace=namespace)
-    try:
-        return sum(len(deleted_rows(file)) for file in glance(settings, name).files)
-    except (PenstockError, OSError) as error:
-        damage.append(LakeDamage(str(warehouse / name), 0, "deletes", str(error)))
-        return 0
+    return counted(glance(settings, name).files)
 
 
 def _damage_inside(path: Path, read: PagesRead, rows: int) -> Iterator[LakeDamage]:
