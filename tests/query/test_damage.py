@@ -16,6 +16,7 @@ from penstock.model.errors import AnswerIncomplete, InvalidArgument
 from penstock.query import engine
 from penstock.query.tiers import Tier
 from penstock.storage import DataDirectory
+from tests.cli.running import run
 from tests.pipeline.flush.helpers import lake_files
 from tests.pipeline.helpers import TRACES, Data, spans
 from tests.query.helpers import answer, cold, hot, named, names, warm
@@ -172,6 +173,15 @@ def test_lake_that_was_given_rows_and_is_gone_is_named(data: Data) -> None:
     shutil.rmtree(data.root / "lake")
     rows, warnings = found(data)
     assert "span 2" in rows
+    assert [("a lake was given segments" in each) for each in warnings] == [True]
+
+
+def test_lake_that_was_given_rows_under_an_earlier_identity_is_named(data: Data) -> None:
+    """A new identity has given it nothing yet, and rows that were deleted here are gone with it."""
+    cold(data, spans(1))
+    assert run("identity", "--new", "--data-dir", data.root).code == 0
+    shutil.rmtree(data.root / "lake")
+    _, warnings = found(data)
     assert [("a lake was given segments" in each) for each in warnings] == [True]
 
 

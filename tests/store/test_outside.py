@@ -16,7 +16,9 @@ from penstock.store.outside import (
     DeliveredFile,
     Taken,
     acknowledge,
+    put_behind,
     read_delivered,
+    read_given,
     write_delivered,
 )
 from tests.store.helpers import (
@@ -187,3 +189,19 @@ def test_a_file_that_cannot_be_true_is_removed(tmp_path: Path, source: str) -> N
         file.tell([store])
         assert seqs(store) == [0, 1]
         assert not (tmp_path / FILE).exists()
+    assert read_given(tmp_path) == {TOPIC}, "a lake was given something all the same"
+
+
+def test_what_a_lake_was_given_stays_known_when_it_is_put_behind(tmp_path: Path) -> None:
+    """Again and again, also of a file that is damaged: then nobody knows."""
+    put_behind(tmp_path)
+    assert read_given(tmp_path) == frozenset()
+    for name in ("/default/traces/0", "/default/logs/0"):
+        write_delivered(tmp_path, Delivered(LAKE, {name: Taken(3, 9, LATER_NS)}, "own"))
+        put_behind(tmp_path)
+        assert read_delivered(tmp_path) is None
+    assert read_given(tmp_path) == {"/default/traces/0", "/default/logs/0"}
+    (tmp_path / FILE).write_bytes(b"{")
+    put_behind(tmp_path)
+    with pytest.raises(Damaged):
+        read_given(tmp_path)

@@ -10,7 +10,7 @@ import click
 from penstock.cli.common import data_dir_option, existing_data_directory, json_option, print_json
 from penstock.model.errors import LogLocked, PenstockError
 from penstock.storage.files import LocalFiles
-from penstock.store.outside import FILE as DELIVERED
+from penstock.store.outside import put_behind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,7 +37,7 @@ def identity(data_dir: Path, new: bool, as_json: bool) -> None:
     if new:
         with _nobody_has(data_dir):
             # First what speaks of the old one, so that nothing of it is taken for the new one's.
-            (data_dir / DELIVERED).unlink(missing_ok=True)
+            put_behind(data_dir)
             found = directory.renew()
     if as_json:
         print_json({"data_dir": str(data_dir), "id": found})

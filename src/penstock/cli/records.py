@@ -30,6 +30,7 @@ from penstock.query.server_file import FILE as SERVER_FILE
 from penstock.server.capping import LEDGER
 from penstock.storage import DataDirectory, LocalFiles
 from penstock.storage.documents import read_document
+from penstock.store.outside import EARLIER_FILE
 from penstock.store.outside import FILE as DELIVERED_FILE
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from penstock.model.positions import Positions
 
 _PROGRESS_FILE: Final = "pipeline/progress.json"
-_DOCUMENTS: Final = (SERVER_FILE, DELIVERED_FILE, _PROGRESS_FILE)
+_DOCUMENTS: Final = (SERVER_FILE, DELIVERED_FILE, EARLIER_FILE, _PROGRESS_FILE)
 _NAMES: Final = frozenset(Path(name).name for name in (*_DOCUMENTS, ARCHIVED))
 _OF_SQLITE: Final = re.compile(r"(.+\.db)-(wal|shm|journal)")
 _CHECKPOINTS: Final = "checkpoints"

@@ -25,7 +25,7 @@ from penstock.query.pieces import Piece
 from penstock.query.segments import WarmSegment
 from penstock.query.tails import TAILS
 from penstock.storage import DataDirectory
-from penstock.store.outside import read_delivered
+from penstock.store.outside import read_given
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
@@ -231,10 +231,8 @@ def glance_at_lake(
 
 def _check_never_given(data_dir: Path, lake: LakeSettings, table: str) -> None:
     """Damaged where a lake has had segments of the table's topics: they were deleted here."""
-    delivered = read_delivered(data_dir)
     topic = signal_of(table).value
-    through = () if delivered is None else delivered.through
-    given = sorted(name for name in through if name.split("/")[-2] == topic)
+    given = sorted(name for name in read_given(data_dir) if name.split("/")[-2] == topic)
     if given:
         text = f"the lake at {lake.warehouse} has no table {table}"
         raise Damaged(f"{text}, though a lake was given segments of {', '.join(given)}")

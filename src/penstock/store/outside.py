@@ -38,6 +38,9 @@ OWN_NAMES: Final = frozenset({LAKE, "archive"})
 """Nobody may answer in these names from the network: what they let go of is deleted."""
 FILE: Final = "pipeline/delivered.json"
 """In a data directory."""
+EARLIER_FILE: Final = "pipeline/delivered-before.json"
+"""What was delivered under an earlier identity, or was not true any more: nothing is acknowledged
+by it, but a lake that was given something is not one that was never there."""
 _KIND: Final = "delivered"
 _VERSION: Final = 2
 _FIRST_VERSION: Final = 1
@@ -66,7 +69,11 @@ class Delivered:
 
 def write_delivered(data_dir: Path, delivered: Delivered) -> None:
     """Durable when it returns. Only what the subscriber will never need again may be named."""
-    files, path = LocalFiles(), data_dir / FILE
+    _write(data_dir / FILE, delivered)
+
+
+def _write(path: Path, delivered: Delivered) -> None:
+    files = LocalFiles()
     files.make_folder(path.parent)
     through = {key: taken._asdict() for key, taken in delivered.through.items()}
     fields = {"subscriber": delivered.subscriber, "source": delivered.source, "through": through}
@@ -75,8 +82,40 @@ def write_delivered(data_dir: Path, delivered: Delivered) -> None:
 
 def read_delivered(data_dir: Path) -> Delivered | None:
     """None: nobody reads outside. Damaged: the file says nothing reliable."""
+    return _read(data_dir / FILE)
+
+
+def read_given(data_dir: Path) -> frozenset[str]:
+    """The partitions of which a lake was ever given anything; Damaged: nobody knows."""
+    found = (read_delivered(data_dir), _read(data_dir / EARLIER_FILE))
+    return frozenset(name for each in found if each is not None for name in each.through)
+
+
+def put_behind(data_dir: Path) -> None:
+    """Nothing is acknowledged any more by what was delivered; that it was remains known."""
+    path, earlier = data_dir / FILE, data_dir / EARLIER_FILE
     try:
-        data = read_whole(LocalFiles(), data_dir / FILE)
+        last = _read(path)
+    except Damaged:
+        path.replace(earlier)  # which partitions is lost, and the damage says so to whoever asks
+        return
+    if last is None:
+        return
+    try:
+        before = _read(earlier)
+    except Damaged:
+        path.unlink(missing_ok=True)  # what is damaged goes on saying that nobody knows
+        return
+    names = {*last.through, *(() if before is None else before.through)}
+    nothing = dict.fromkeys(sorted(names), Taken(0, 0, 0))
+    # First it is known there, then no longer here: in between nobody can take it for new.
+    _write(earlier, Delivered(last.subscriber, nothing, last.source or ""))
+    path.unlink(missing_ok=True)
+
+
+def _read(path: Path) -> Delivered | None:
+    try:
+        data = read_whole(LocalFiles(), path)
     except FileNotFoundError:
         return None
     try:
@@ -137,7 +176,7 @@ class DeliveredFile:
             check_delivered(delivered, DataDirectory(self._data_dir).identity(), stores)
         except ForeignPosition:
             self._last = None
-            (self._data_dir / FILE).unlink(missing_ok=True)
+            put_behind(self._data_dir)
             raise
         for store in stores:
             acknowledge(store, delivered)
