@@ -289,13 +289,15 @@ def test_request_that_does_not_end_does_not_hold_up_the_stop(tmp_path: Path) -> 
 
 
 def test_workers_end_with_their_supervisor(tmp_path: Path) -> None:
-    """However it ends: they stop in order, and nothing is lost or left running."""
+    """However it ends: they end as if killed, and nothing is lost or left running."""
     with serving(tmp_path / "data") as server:
         server.post(T, traces("answered"))
         pids = server.pids()
         server.process.kill()
         server.process.wait()
         until(lambda: not any(map(is_alive, pids)))
+    with serving(tmp_path / "data") as again:
+        flush(again)
     assert stored_names(tmp_path / "data", T) == ["answered"]
 
 

@@ -3,7 +3,7 @@
     python -m penstock.server.flight_process
 
 Takes a line of JSON on stdin: what it is; says on stdout when it listens. The end of stdin is the
-end of its supervisor, and its own.
+end of its supervisor, and its own (`parent`).
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import Final
 from penstock.server import config as configuration
 from penstock.server.flight_service import FlightService
 from penstock.server.logs import set_up_logging
+from penstock.server.parent import end_at_once, end_with_parent
 
 NICENESS: Final = 5
 """Whoever waits for an acknowledgement comes first."""
@@ -25,6 +26,7 @@ NICENESS: Final = 5
 
 def main() -> None:
     """The process."""
+    end_with_parent()
     os.nice(NICENESS)
     orders = json.loads(sys.stdin.readline())
     config = configuration.load(orders["config"], {}, {})
@@ -33,16 +35,16 @@ def main() -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     _service = FlightService(config, orders["flight_port"])  # listens while it is referred to
-    threading.Thread(target=_watch, args=(stop,), daemon=True).start()
+    threading.Thread(target=_watch, daemon=True).start()
     sys.stdout.write('{"ready": true}\n')
     sys.stdout.flush()
     stop.wait()
     os._exit(0)  # a stream may go on for ever; what it has handed out is delivered again
 
 
-def _watch(stop: threading.Event) -> None:
+def _watch() -> None:
     sys.stdin.read()
-    stop.set()
+    end_at_once()
 
 
 if __name__ == "__main__":

@@ -49,7 +49,7 @@ class QueryProcess:
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             env={**os.environ, "TMPDIR": str(folder.path)},
-            pass_fds=(folder.fileno(),),  # it may outlive this process by the rest of a query
+            pass_fds=(folder.fileno(),),  # where it may outlive this process
             start_new_session=True,  # Ctrl-C is the supervisor's to pass on
         )
         started = cls(config, process, folder)

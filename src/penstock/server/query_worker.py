@@ -27,6 +27,7 @@ from penstock.model.errors import (
 from penstock.server import config as configuration
 from penstock.server.lakes import lake_settings
 from penstock.server.logs import set_up_logging
+from penstock.server.parent import end_with_parent
 from penstock.server.query_frames import encode_frame, read_frame
 
 if TYPE_CHECKING:
@@ -179,6 +180,7 @@ def _warm_up() -> None:
 
 def main() -> None:
     """The process."""
+    end_with_parent()
     os.nice(NICENESS)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     questions, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")

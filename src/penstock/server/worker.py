@@ -3,7 +3,7 @@
     python -m penstock.server.worker
 
 Takes lines of JSON on stdin: first what it is, then questions; answers with lines on stdout. The
-end of stdin is the end of its supervisor, and its own.
+end of stdin is the end of its supervisor, and its own (`parent`).
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from penstock.server.http import OtlpHttp
 from penstock.server.http_server import bind, http_server
 from penstock.server.keeping import StoreKeeping
 from penstock.server.logs import set_up_logging
+from penstock.server.parent import end_at_once, end_with_parent
 from penstock.server.tasks import watched
 
 if TYPE_CHECKING:
@@ -166,10 +167,10 @@ async def run() -> None:
         loop.add_signal_handler(number, _stop_or_die, stop)
     await worker.start(orders["grpc_port"], orders["http_port"])
     say({"ready": True})
-    questions = watched(_answer_questions(worker, lines, stop), "answering questions", fail)
+    questions = watched(_answer_questions(worker, lines), "answering questions", fail)
     await stop.wait()
-    questions.cancel()
     await worker.stop()
+    questions.cancel()  # only now: it watches the supervisor, too
     if failed.is_set():
         raise SystemExit(1)  # the supervisor starts the next one
 
@@ -181,15 +182,13 @@ def _stop_or_die(stop: asyncio.Event) -> None:
     stop.set()
 
 
-async def _answer_questions(
-    worker: Worker, lines: asyncio.StreamReader, stop: asyncio.Event
-) -> None:
+async def _answer_questions(worker: Worker, lines: asyncio.StreamReader) -> None:
     asked: set[asyncio.Task[None]] = set()
     while line := await lines.readline():
         task = asyncio.create_task(_answer(worker, json.loads(line)))
         asked.add(task)
         task.add_done_callback(asked.discard)
-    stop.set()
+    end_at_once()
 
 
 async def _answer(worker: Worker, question: dict[str, Any]) -> None:
@@ -211,6 +210,7 @@ def say(document: dict[str, Any]) -> None:
 
 def main() -> None:
     """The process."""
+    end_with_parent()
     with contextlib.suppress(KeyboardInterrupt):
         uvloop.run(run())
 
