@@ -148,6 +148,19 @@ def test_worker_survives_a_disk_that_is_full_at_its_table_of_requests(small_disk
     assert run("fsck", data).code == 0
 
 
+def test_new_topic_gets_in_on_a_full_disk(small_disk: Path) -> None:
+    """It has nothing to let go: the oldest of the others go, though those have nothing to do."""
+    data = small_disk
+    with serving(data, config=config("drop_oldest", "0")) as server:
+        for _ in range(8):
+            assert send(server).status == 200
+            assert server.ask("POST", "/api/v1/flush", port="web").status == 200
+        fill(data / "ballast")
+        body, sent = traces("new"), {"x_penstock_namespace": "new"}
+        until(lambda: server.post(Signal.TRACES, body, **sent).status == 200)
+        assert server.stop() == 0
+
+
 def test_server_is_ready_on_a_full_disk_and_says_where_it_is_when_there_is_room(
     small_disk: Path,
 ) -> None:

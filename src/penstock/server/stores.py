@@ -11,6 +11,7 @@ import time
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.model.errors import (
+    DiskFull,
     MetadataUnavailable,
     ObjectsUnavailable,
     PenstockError,
@@ -26,6 +27,7 @@ from penstock.store import Store
 from penstock.store.jobs import shared_upkeep
 from penstock.store.outside import LAKE
 from penstock.store.size_cap import SizeCap
+from penstock.store.store import FREE_BYTES
 
 if TYPE_CHECKING:
     from penstock.archive import Archiver, Archiving
@@ -172,6 +174,8 @@ class Stores:
             store = await self._open_and_archive(key, signal)
         except PenstockError as error:
             self._note_missing(key, error)
+            if isinstance(error, DiskFull):  # it has nothing to let go; others may have
+                self._make_room(FREE_BYTES)
             if isinstance(error, Retryable):
                 raise refusal_of(error) from error
             raise unavailable(error) from error  # the request itself was not looked at yet
