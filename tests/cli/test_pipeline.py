@@ -178,6 +178,25 @@ def test_reason_is_what_was_raised_first(told: str, reason: str) -> None:
     assert pipeline._reason(told) == reason
 
 
+def test_what_spark_raises_is_one_sentence(data: Data, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wherever it is raised: a Connect server answers with the traceback of its worker."""
+    told = "resource.attributes is not in the table any more, and Penstock writes it"
+
+    def start_flush(*_: Any, **__: Any) -> Any:
+        raise SparkRuntimeException(
+            "(org.apache.spark.api.python.PythonException) Traceback (most recent call last):\n"
+            '  File "x", line 1\n    raise NotHonoured(\n'
+            f"penstock.model.errors.NotHonoured: {told}\n"
+            "\nJVM stacktrace:\norg.apache.spark.api.python.PythonException\n\tat x"
+        )
+
+    monkeypatch.setattr(stream, "start_flush", start_flush)
+    monkeypatch.setattr("penstock.pipeline.spark_session", lambda *_, **__: None)
+    monkeypatch.setattr("penstock.pipeline.stop_session", lambda _: None)
+    answer = flush(data, "--once", "--remote", "sc://127.0.0.1:1")
+    assert (answer.code, answer.err) == (1, f"penstock: {told}\n")
+
+
 @pytest.mark.usefixtures("warm")
 @pytest.mark.parametrize("failures", [1, 9])
 def test_spark_that_does_not_start_its_processes_is_asked_again(

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from penstock.lake.settings import LakeSettings
+from penstock.lake.tables import Lake
 from penstock.pipeline.flush.progress import read_progress
 from tests.patience import until
 from tests.pipeline.cluster import (
@@ -93,3 +95,17 @@ def test_server_that_dies_is_told_in_one_sentence(data: Data, tmp_path: Path) ->
             _, err = run.communicate(timeout=PATIENCE_S)
     assert err == "penstock: Spark does not answer any more; what was committed is in the lake\n"
     assert lake_rows(data.root) == stored
+
+
+def test_a_refusal_of_the_flush_is_one_sentence(
+    server: ConnectServer, data: Data, tmp_path: Path
+) -> None:
+    """As with a local master: Connect puts the traceback of its worker around it."""
+    fill(data)
+    with Lake.open(LakeSettings.of(data.root)) as lake, lake.table("spans").update_schema() as gone:
+        gone.delete_column(("resource", "attributes"))
+    where = ("--remote", server.address, "--data-dir", data.root)
+    answer = run_command(tmp_path, "pipeline", "run", "--once", *where)
+    assert answer.is_one_sentence(), answer.err
+    told = "resource.attributes is not in the table any more, and Penstock writes it"
+    assert answer.err == f"penstock: {told}\n"

@@ -38,7 +38,7 @@ _POLL_S = 0.2
 _TURNS = 5
 _NOT_STARTED = "Python worker failed to connect back"
 """Within ten seconds, says Spark; no setting of its changes that."""
-_OWN_ERROR = re.compile(r"^penstock\.model\.errors\.\w+: (.+)$", re.MULTILINE)
+_OWN_ERROR = re.compile(r"\bpenstock\.model\.errors\.\w+: (.+)$", re.MULTILINE)
 _ERROR = re.compile(r"^(?:Caused by: )?(?:[\w$]+\.)*(\w+(?:Error|Exception): .+)$", re.MULTILINE)
 
 master_option = click.option(
@@ -283,14 +283,22 @@ def _started() -> Iterator[None]:
 
 @contextlib.contextmanager
 def spark(master: str, remote: str | None) -> Iterator[SparkSession]:
-    """A session for the time of a command; one sentence where Spark is not installed."""
+    """A session for the time of a command; one sentence where Spark is not installed.
+
+    Whatever Spark raises in it, here or from its Connect server, is one sentence too.
+    """
     with installed():
+        from pyspark.errors import PySparkException
+
         from penstock.pipeline import spark_session, stop_session
-    session = spark_session(master, remote=remote)
     try:
-        yield session
-    finally:
-        stop_session(session)
+        session = spark_session(master, remote=remote)
+        try:
+            yield session
+        finally:
+            stop_session(session)
+    except PySparkException as error:
+        raise PenstockError(_reason(error)) from error
 
 
 def flush_settings(config: Config) -> FlushSettings:
