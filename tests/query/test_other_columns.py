@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,7 @@ from pyiceberg.types import StringType
 from penstock.lake.columns import NUMBER
 from penstock.lake.settings import LakeSettings
 from penstock.lake.tables import Lake
-from penstock.model.errors import PenstockError
+from penstock.model.errors import NotHonoured, PenstockError
 from tests.pipeline.helpers import Data, spans
 from tests.query.helpers import answer, cold, hot, values, warm
 from tests.query.test_promoted import promote
@@ -146,3 +147,18 @@ def test_a_field_that_was_renamed_inside_of_a_column_keeps_its_name_here(data: D
         for field in ("resource.attrs", "events[1].what", "scope.called"):
             with pytest.raises(PenstockError, match=field.rpartition(".")[2]):
                 values(data, f"SELECT {field} FROM spans")  # noqa: S608 - its own names
+
+
+def test_fields_that_cannot_be_told_apart_are_not_null_but_named(data: Data) -> None:
+    """Another engine renamed one and forgot the schemas from before: that question fails."""
+    cold(data, spans(1))
+    with spans_table(data) as table, table.update_schema() as update:
+        update.rename_column("resource.attributes", "attrs")
+    newest = max(data.root.rglob("*.metadata.json"), key=lambda path: path.name)
+    metadata = json.loads(newest.read_bytes())
+    metadata["schemas"] = metadata["schemas"][-1:]
+    newest.write_text(json.dumps(metadata))
+    assert values(data, "SELECT name FROM spans") == [("span 1",)]
+    for sql in ("SELECT resource FROM spans", "SELECT ResourceAttributes FROM otel_traces"):
+        with pytest.raises(NotHonoured, match="the column resource of the table spans"):
+            values(data, sql)

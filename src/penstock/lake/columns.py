@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from penstock.lake.inside import first_names, with_own_names
+from penstock.lake.inside import first_names, is_unsure, with_own_names
 from penstock.lake.schemas import RENAMED, USUAL
 from penstock.lake.shown import can_be_asked_for, shown_names
 from penstock.model.errors import NotHonoured
@@ -110,6 +110,9 @@ class Columns:
     names: Mapping[str, tuple[str, ...]] | None
     """By column: all names that it may have in files. None: a name may be several columns', or
     none in SQL, or columns differ inside; then only a file itself says what is what."""
+    unsure: frozenset[str]
+    """Penstock's columns that have a field inside which may be one of Penstock's by another name:
+    the schemas that would say so are forgotten."""
     document: str
     """What it was made of."""
 
@@ -152,7 +155,8 @@ def columns_of(document: str) -> Columns:
     )
     schema = pa.schema([field for field in fields if field is not None])
     frozen = None if names is None else MappingProxyType(names)
-    return Columns(schema, MappingProxyType(also), is_plain, frozen, document)
+    unsure = frozenset(known["unsure"])
+    return Columns(schema, MappingProxyType(also), is_plain, frozen, unsure, document)
 
 
 def columns_document(
@@ -168,6 +172,7 @@ def columns_document(
     own = own_numbers(names, properties, history, current)
     # A schema that is not remembered any more may have had other names.
     whole = [schema["schema-id"] for schema in ordered] == list(range(len(ordered)))
+    remembered = whole
     pairs, widened = set(), False
     inside: dict[int, str] = {}
     for field in (field for fields in (*history, current) for field in fields):
@@ -181,14 +186,24 @@ def columns_document(
     pairs |= {(number, name) for name, number in own.items() if number in now}
     called = {number: name for name, number in own.items()}
     first = first_names(field for fields in (*history, current) for field in fields)
+    current = [_named_inside(field, called.get(field["id"]), first) for field in current]
     document = {
         "own": own,
-        "current": [_named_inside(field, called.get(field["id"]), first) for field in current],
+        "current": current,
+        "unsure": [] if remembered else _unsure(current, called),
         "history": sorted(pairs),
         "whole": whole,
         "widened": widened,
     }
     return json.dumps(document, sort_keys=True)
+
+
+def _unsure(current: Fields, called: Mapping[int, str]) -> list[str]:
+    """Penstock's columns of which it is not known what is what inside."""
+    ours = ((field, USUAL.get(called.get(field["id"], ""))) for field in current)
+    return [
+        own.name for field, own in ours if own is not None and is_unsure(field["type"], own.type)
+    ]
 
 
 def _named_inside(

@@ -51,6 +51,21 @@ def with_own_names(described: Any, ours: pa.DataType, first: Mapping[int, str]) 
     return described
 
 
+def is_unsure(described: Any, ours: pa.DataType) -> bool:
+    """Whether one of our fields may be there by a name that is not known to be its."""
+    if isinstance(described, str):
+        return False
+    if described["type"] == "struct" and pa.types.is_struct(ours):
+        types = {field.name: field.type for field in ours}
+        named = {field["name"]: field["type"] for field in described["fields"]}
+        if types.keys() - named.keys() and named.keys() - types.keys():
+            return True
+        return any(is_unsure(named[name], types[name]) for name in types.keys() & named.keys())
+    if described["type"] == "list" and pa.types.is_list(ours):
+        return is_unsure(described["element"], ours.value_type)
+    return False
+
+
 def _own_fields(fields: Iterable[Field], ours: pa.StructType, first: Mapping[int, str]) -> Any:
     types = {field.name: field.type for field in ours}
     taken: set[str] = set()

@@ -40,11 +40,17 @@ def needs_large(tree: Node, table: Glance, name: str, views: Mapping[str, str]) 
     Promoted attributes are made of them.
     """
     promoted = {each.column for each in table.promoted}
+    return not own_columns_in(tree, table, name, views).isdisjoint(LARGE | promoted)
+
+
+def own_columns_in(
+    tree: Node, table: Glance, name: str, views: Mapping[str, str]
+) -> frozenset[str]:
+    """Penstock's columns of a table that the statement may need, by any name that they have."""
     also = {} if table.columns is None else table.columns.also
     own = {other.lower(): own for other, own in also.items()}
-    known = frozenset({*TABLES[name].names, *promoted, *own})
-    named = {own.get(each, each) for each in columns_in(tree, known, views)}
-    return not named.isdisjoint(LARGE | promoted)
+    known = frozenset({*TABLES[name].names, *(each.column for each in table.promoted), *own})
+    return frozenset(own.get(each, each) for each in columns_in(tree, known, views))
 
 
 def _is_everything(node: Node, relations: set[str]) -> bool:

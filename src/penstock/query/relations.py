@@ -13,8 +13,9 @@ from penstock.lake.glance import glance
 from penstock.lake.promoted import fill, with_columns
 from penstock.lake.schemas import TABLES
 from penstock.lake.views import view_queries
+from penstock.model.errors import NotHonoured
 from penstock.query.cold import cold_sources
-from penstock.query.columns import needs_large
+from penstock.query.columns import needs_large, own_columns_in
 from penstock.query.conditions import wanted
 from penstock.query.dialect import macros_in
 from penstock.query.doubles import DOUBLES
@@ -90,6 +91,7 @@ class Relations:
         asked = Asked(table, scope.tiers, scope.namespaces, is_slim, limits.trace_ids)
         found = look(scope.data_dir, scope.lake, asked, self.said)
         self.tables[table] = found
+        self._check_certain(table, found.cold, views)
         lake = replace(found.cold, files=self._without_left_out(found.cold.files))
         files = self._readable(pruned(lake.files, limits))
         found.cold = replace(found.cold, files=tuple(files))
@@ -121,6 +123,16 @@ class Relations:
         self._create(table, " UNION ALL ".join(sources))
         for view, query in views.items():
             self._create(view, query)
+
+    def _check_certain(self, table: str, seen: Glance, views: Mapping[str, str]) -> None:
+        """NotHonoured where fields of a column that is asked for cannot be told apart."""
+        unsure = frozenset() if seen.columns is None else seen.columns.unsure
+        asked = unsure & own_columns_in(self._statement.tree, seen, table, views)
+        if seen.files and asked:
+            raise NotHonoured(
+                f"fields of the column {min(asked)} of the table {table} were renamed, and the"
+                " schemas that say which is which are forgotten: give them their names again"
+            )
 
     def _make_rollup(self, table: str) -> None:
         """One that was never made is left out: the statement says so when it is run."""
