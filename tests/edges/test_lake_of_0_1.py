@@ -56,11 +56,11 @@ def test_the_lake_of_0_1_goes_on(tmp_path: Path, session: SparkSession) -> None:
     assert names(data) == ALL
     command = ("pipeline", "compact", "--min-files", "2", "--table", "spans")
     assert run(*command, "--data-dir", data).code == 0
-    places = "SELECT name, _source, _topic_partition AS part, _offset AS at FROM spans ORDER BY at"
+    places = "SELECT name, _source, _topic_partition AS part, _offset FROM spans ORDER BY _offset"
     found = ask(data, places)
     assert sorted(row["name"] for row in found) == ALL
     assert [row["part"] for row in found] == [0] * len(ALL)
-    assert [row["at"] for row in found] == [0, 0, 1, 1, 2, 2, 3, 4]
+    assert [row["_offset"] for row in found] == [0, 0, 1, 1, 2, 2, 3, 4]
     identity = json.loads((data / "penstock.json").read_text())["id"]
     assert [row["_source"] for row in found] == [None] * 6 + [identity] * 2
     rows = session.read.format("penstock").option("table", "spans").load(str(data))
