@@ -327,7 +327,8 @@ def test_killed_worker_is_started_again(pair: Server) -> None:
         names.add(f"after {number}")
         assert pair.post(T, traces(f"after {number}")).status == 200
     flush(pair)
-    assert set(stored_names(data_of(pair), T)) == names
+    found = [name for name in stored_names(data_of(pair), T) if name in names]
+    assert found == sorted(names)  # beside what other tests have sent
 
 
 def test_worker_that_dies_is_seen_from_outside(pair: Server) -> None:

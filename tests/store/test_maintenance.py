@@ -200,7 +200,7 @@ def test_appends_wait_while_too_much_of_the_log_is_not_sealed(
     """Segments may take what they like; the log is what a restart has to replay."""
     settings = changed(log=SMALL_LOG, max_log_bytes=256 * KIB)
     with open_store(tmp_path, settings, files=faulty) as store:
-        faulty.fail("pwrite", errno.ENOSPC, name="*.seg.tmp", times=None)
+        faulty.fail("pwrite", errno.EIO, name="*.seg.tmp", times=None)
         with pytest.raises(StoreFull, match="of the log wait to be sealed"):
             _append_for_ever(store)
         assert store.log.disk_bytes <= 256 * KIB

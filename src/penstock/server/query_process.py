@@ -40,18 +40,23 @@ class QueryProcess:
     @classmethod
     async def start(cls, config: Config) -> QueryProcess:
         """Returns when it has imported everything. Refusal where it does not come so far."""
-        # Of its own: what it leaves there when it is killed goes with it.
-        folder = await asyncio.to_thread(Scratch, "queries")
-        process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-m",
-            MODULE,
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            env={**os.environ, "TMPDIR": str(folder.path)},
-            pass_fds=(folder.fileno(),),  # where it may outlive this process
-            start_new_session=True,  # Ctrl-C is the supervisor's to pass on
-        )
+        # Of its own: what it leaves there when it is killed goes with it. Not made in a thread,
+        # which nobody would hear of when whoever asks goes away meanwhile.
+        folder = Scratch("queries")
+        try:
+            process = await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-m",
+                MODULE,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                env={**os.environ, "TMPDIR": str(folder.path)},
+                pass_fds=(folder.fileno(),),  # where it may outlive this process
+                start_new_session=True,  # Ctrl-C is the supervisor's to pass on
+            )
+        except BaseException:
+            folder.remove()
+            raise
         started = cls(config, process, folder)
         try:
             await started._until_ready(configuration.document(config))

@@ -60,7 +60,7 @@ def test_spans_of_other_traces_and_namespaces_are_kept() -> None:
 
 def test_span_sent_to_another_partition_is_the_same() -> None:
     """A client that retries may reach another worker."""
-    assert kept("spans", span(1, 1), span(1, 1, _partition=3, _offset=70)) == [0]
+    assert kept("spans", span(1, 1), span(1, 1, _topic_partition=3, _offset=70)) == [0]
 
 
 @pytest.mark.parametrize(

@@ -59,7 +59,7 @@ def test_partition_decides_before_the_offset(spark: SparkSession, lake: Lake) ->
     table = filled(
         lake,
         "spans",
-        [span_of("a", "1", 1, _partition=1), span_of("b", "2", 2, _topic="/default/zz")],
+        [span_of("a", "1", 1, _topic_partition=1), span_of("b", "2", 2, _topic="/default/zz")],
         [span_of("a", "1", 5), span_of("b", "2", 6)],
     )
     assert offsets_of_repeats(spark, "spans", table) == [1, 2]
