@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 from dataclasses import asdict
@@ -142,12 +143,22 @@ def _verify(path: Path) -> tuple[_Reports, list[LakeReport]]:
     size += sum(_size_of_segments(folder) for folder in stores) + _size_of_lakes(lakes)
     hidden = not sys.stderr.isatty()
     with click.progressbar(length=size, label="verifying", hidden=hidden, file=sys.stderr) as bar:
-        found: _Reports = [verify_log(files, folder, bar.update) for folder in logs]
+        found: _Reports = [
+            verify_log(files, folder, bar.update, functools.partial(_released, folder))
+            for folder in logs
+        ]
         if stores:
             from penstock.store.verify import verify_store
 
             found += [verify_store(files, folder, bar.update) for folder in stores]
         return found, _verify_lakes(lakes, bar.update)
+
+
+def _released(log_folder: Path) -> int | None:
+    """Below which offset the store of a log has sealed everything; None where it does not say."""
+    from penstock.store.holes import sealed_through
+
+    return sealed_through(LocalFiles(), log_folder.parent)
 
 
 def _verify_file(path: Path) -> tuple[_Reports, list[LakeReport]]:

@@ -60,21 +60,30 @@ class LogReport:
 
 
 def verify_log(
-    files: Files, folder: Path, on_progress: Callable[[int], object] = lambda _: None
+    files: Files,
+    folder: Path,
+    on_progress: Callable[[int], object] = lambda _: None,
+    released: Callable[[], int | None] = lambda: None,
 ) -> LogReport:
     """Verifies each file, their continuity and the checkpoint. Safe beside a running writer.
 
-    `on_progress` hears how many bytes each file had.
+    `on_progress` hears how many bytes each file had. `released` says below which offset the log's
+    owner let it remove files; None where nobody knows.
     """
     for _ in range(_ATTEMPTS):
         before = _look(files, folder)
-        report = _verify_once(files, folder, on_progress)
+        report = _verify_once(files, folder, on_progress, released)
         if report.sound or _look(files, folder) == before:
             break  # else files came, went or were finished meanwhile: that may be all there is
     return report
 
 
-def _verify_once(files: Files, folder: Path, on_progress: Callable[[int], object]) -> LogReport:
+def _verify_once(
+    files: Files,
+    folder: Path,
+    on_progress: Callable[[int], object],
+    released: Callable[[], int | None],
+) -> LogReport:
     check = _Verification(files, LogReport(str(folder)))
     names = files.names(folder)
     firsts = first_offsets(names)
@@ -83,6 +92,7 @@ def _verify_once(files: Files, folder: Path, on_progress: Callable[[int], object
         before = check.report.bytes_checked
         check.file(folder / file_name(first), firsts[at + 1] if at + 1 < len(firsts) else None)
         on_progress(check.report.bytes_checked - before)
+    check.begins_where_it_may(released)
     check.ends_where_the_checkpoint_says()
     check.leftovers(names)
     return check.report
@@ -163,13 +173,23 @@ class _Verification:
         finally:
             file.close()
 
+    def begins_where_it_may(self, released: Callable[[], int | None]) -> None:
+        """What was removed at the beginning and not let go of before is missing."""
+        start, promised = self.report.start_offset, self._promised
+        if start is None or promised is None or promised.start_offset >= start:
+            return
+        through = released()
+        kept_from = start if through is None else max(through, promised.start_offset)
+        if kept_from < start:
+            self._missing(kept_from, start)
+        if promised.start_offset < min(kept_from, start):
+            earlier = f"messages {promised.start_offset} to {min(kept_from, start) - 1}"
+            self.report.notes.append(f"{earlier} were removed, by retention or by hand")
+
     def ends_where_the_checkpoint_says(self) -> None:
         if self._promised is None:
             return
-        start, end = self.report.start_offset, self.report.end_offset
-        if start is not None and self._promised.start_offset < start:
-            earlier = f"messages {self._promised.start_offset} to {start - 1}"
-            self.report.notes.append(f"{earlier} were removed, by retention or by hand")
+        end = self.report.end_offset
         if end is None:
             end = self._promised.start_offset
         if end < self._promised.next_offset:

@@ -20,6 +20,7 @@ from penstock.pipeline.adoption import DirectoryAdoption, adopted
 from penstock.pipeline.cut import check_own, ends, from_offset, in_rest, rest_of
 from penstock.pipeline.segments import DirectorySegments
 from penstock.query.findings import Findings, Lack
+from penstock.query.holes import look_at_logs, missing_files
 from penstock.query.opening import open_segment
 from penstock.query.pieces import Piece
 from penstock.query.segments import WarmSegment
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from penstock.otel.signals import Signal
     from penstock.pipeline.cut import Ends
     from penstock.pipeline.segments import Segment
+    from penstock.query.holes import Logs
     from penstock.query.opening import Opened
     from penstock.storage import Partition
 
@@ -120,6 +122,7 @@ def _look(data_dir: Path, lake: LakeSettings, asked: Asked, said: Findings) -> T
     if Tier.HOT in asked.tiers:
         hot = looking.hot()
         found.seconds[Tier.HOT] = time.perf_counter() - started
+    logs = looking.logs()
     segments = looking.segments()
     started = time.perf_counter()
     # Positions are needed for the others, even if the rows of the lake are not asked for.
@@ -142,6 +145,9 @@ def _look(data_dir: Path, lake: LakeSettings, asked: Asked, said: Findings) -> T
     said.missing += [
         lack for pieces in found.fresh.values() for piece in pieces for lack in piece.lacks
     ]
+    for gone in missing_files(logs, [each.segment for each in segments], at_once.positions):
+        if (Tier.WARM if gone.was_sealed else Tier.HOT) in asked.tiers:
+            said.lack(str(gone))
     return found
 
 
@@ -166,6 +172,9 @@ class _Look:
             pieces = TAILS.pieces(partition, self._signal, sealed.get(place, 0), self._said)
             found += [(place, piece) for piece in pieces]
         return found
+
+    def logs(self) -> Logs:
+        return look_at_logs(self._directory.identity(), self._partitions())
 
     def _partitions(self) -> Iterator[Partition]:
         chosen = self._asked.namespaces

@@ -21,6 +21,7 @@ from penstock.model.positions import SourcePartition
 from penstock.pipeline.cut import beyond, ends, in_rest, rest_of
 from penstock.pipeline.segments import DirectorySegments
 from penstock.query.findings import Findings
+from penstock.query.holes import look_at_logs, missing_files
 from penstock.query.hot import hot_batches
 from penstock.query.opening import open_segment
 from penstock.query.tiers import LOOKS, PAUSE_S, glance_at_lake, sealed_ends
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from penstock.query.findings import Lack
     from penstock.query.opening import Opened
     from penstock.segment import SegmentReader
+    from penstock.storage import Partition
 
 
 _PART_BYTES: Final = 8 * 1024 * 1024
@@ -104,22 +106,27 @@ class Fresh:
         identity = self._directory.identity()
         schema = TABLES[self._table]
         with pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, schema) as writer:
-            for partition in self._directory.partitions():
-                topic = partition.topic
-                chosen = self._namespaces is None or topic.namespace in self._namespaces
-                if topic.name == self._signal.value and chosen:
-                    place = SourcePartition(identity, str(topic), partition.number)
-                    said, start = Findings(), sealed.get(place, 0)
-                    for batch in hot_batches(partition, self._signal, start, said):
-                        writer.write_batch(batch)
-                    self.said.notes += said.notes
-                    self._lacks += [(place, lack) for lack in said.missing]
+            for partition in self._partitions():
+                place = SourcePartition(identity, str(partition.topic), partition.number)
+                said, start = Findings(), sealed.get(place, 0)
+                for batch in hot_batches(partition, self._signal, start, said):
+                    writer.write_batch(batch)
+                self.said.notes += said.notes
+                self._lacks += [(place, lack) for lack in said.missing]
+
+    def _partitions(self) -> Iterator[Partition]:
+        for partition in self._directory.partitions():
+            topic = partition.topic
+            chosen = self._namespaces is None or topic.namespace in self._namespaces
+            if topic.name == self._signal.value and chosen:
+                yield partition
 
     def look(self) -> None:
         """At segments and the lake, after the log.
 
         OffsetUnavailable: a segment was deleted that the lake does not have, so look again.
         """
+        logs = look_at_logs(self._directory.identity(), self._partitions())
         opened = [open_segment(self._source, each) for each in self._source.since({})]
         listed = [each.segment for each in opened]
         found = glance_at_lake(self._data_dir, self._lake, self._table, listed, self.said)
@@ -129,6 +136,8 @@ class Fresh:
         for place, lack in self._lacks:
             if lack.end_offset is None or lack.end_offset > self._ends.get(place, 0):
                 self.said.missing.append(lack)
+        for gone in missing_files(logs, [each.segment for each in opened], self._positions):
+            self.said.lack(str(gone))
 
     def warm(self) -> Iterator[pa.RecordBatch]:
         """The rows of segments that the lake has not; each is let go behind."""
