@@ -94,7 +94,7 @@ def test_oldest_go_when_the_disk_is_full(small_disk: Path, disk_free: str) -> No
 def test_with_back_pressure_a_full_disk_is_retryable(small_disk: Path, disk_free: str) -> None:
     """Nothing goes; clients are told to come again, and get in when there is room."""
     data, ballast = small_disk, small_disk / "ballast"
-    ballast.write_bytes(bytes(4 * 1024 * 1024))
+    ballast.write_bytes(bytes(12 * 1024 * 1024))  # more than `disk_free`, however far it is passed
     with serving(data, config=config("backpressure", disk_free)) as server:
         answers = [send(server)]
         while answers[-1].status == 200:
