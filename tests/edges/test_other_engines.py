@@ -24,13 +24,14 @@ from penstock.storage import DataDirectory
 from tests.cli.running import finish, run, start
 from tests.lake.helpers import Flush, span, spans
 from tests.lake.java_tables import java_lake, metadata_of
+from tests.patience import PATIENCE_S
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
     from penstock.lake.files import LiveFile
 
-PATIENCE_S = 300
+
 EVERY = set(range(28))
 EQUAL = {*range(24)} - {n for n in range(24) if n % 3 == 1}
 LIVE = {

@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.interop, pytest.mark.timeout(900)]
 COUNT = f"SELECT count(*) FROM {SPANS}"
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A data directory whose lake has 28 spans in four files."""
     data = tmp_path_factory.mktemp("java") / "data"
@@ -30,7 +30,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return data
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def java(data: Path) -> Iterator[JavaEngine]:
     """The library on that lake."""
     try:

@@ -10,7 +10,6 @@ import click
 from penstock.cli.common import data_dir_option, existing_data_directory, json_option, print_json
 from penstock.model.errors import LogLocked, PenstockError
 from penstock.storage.files import LocalFiles
-from penstock.store.outside import put_behind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,6 +36,8 @@ def identity(data_dir: Path, new: bool, as_json: bool) -> None:
     if new:
         with _nobody_has(data_dir):
             # First what speaks of the old one, so that nothing of it is taken for the new one's.
+            from penstock.store.outside import put_behind  # it brings pyarrow: help comes at once
+
             put_behind(data_dir)
             found = directory.renew()
     if as_json:
