@@ -31,7 +31,7 @@ soak: $(VENV)/.installed         ## the long sweeps, and the tests on a busy mac
 	@$(MAKE) test LOAD=2
 
 interop: $(VENV)/.installed      ## parts that others wrote: Iceberg's library, SDKs, the Collector (kept in .interop/)
-	@$(BIN)/python -m pytest -q -m interop --timeout 1800 tests/interop
+	@$(BIN)/python -m pytest -q -m interop --timeout 1800 tests/interop $(if $(SEED),--seed $(SEED))
 
 lint: $(VENV)/.installed         ## ruff, mypy --strict, the layering rule
 	@$(BIN)/ruff check .
