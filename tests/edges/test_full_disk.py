@@ -7,6 +7,7 @@ import errno
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -63,6 +64,16 @@ def send(server: Server) -> Any:
     return server.post(Signal.TRACES, traces(os.urandom(REQUEST_BYTES // 2).hex()))
 
 
+def get_in(server: Server, data: Path) -> None:
+    """A request that is taken at last; where it never is, the failure says what stood there."""
+    end = time.monotonic() + PATIENCE_S
+    while (answer := send(server)).status != 200:
+        if time.monotonic() > end:
+            sizes = {str(path.relative_to(data)): path.stat().st_size for path in data.rglob("*")}
+            raise AssertionError(f"{answer}\n{sizes}\n{server.errors[-4000:]}")
+        time.sleep(0.02)
+
+
 def fill(ballast: Path) -> None:
     """To the last byte."""
     for size in (4096, 1):
@@ -72,12 +83,19 @@ def fill(ballast: Path) -> None:
 
 
 @pytest.mark.parametrize("disk_free", ["0", "8MiB"])
-def test_oldest_go_when_the_disk_is_full(small_disk: Path, disk_free: str) -> None:
-    """Three times the disk is taken; what went is counted for whoever lacked it, and named."""
-    data = small_disk
-    with serving(data, config=config("drop_oldest", disk_free)) as server:
+@pytest.mark.parametrize("segment", ["1MiB", "64MiB"])
+def test_oldest_go_when_the_disk_is_full(small_disk: Path, segment: str, disk_free: str) -> None:
+    """Three times the disk is taken; what went is counted for whoever lacked it, and named.
+
+    So too where the disk could not even hold the log and the one segment that it is to become.
+    """
+    data, settings = small_disk, config("drop_oldest", disk_free)
+    if segment != "1MiB":
+        settings["segment"] = {"max_open_duration": "1h", "target_size": segment}
+        settings["wal"] = {"rotate_size": segment}
+    with serving(data, config=settings) as server:
         for _ in range(3 * DISK_BYTES // REQUEST_BYTES):
-            until(lambda: send(server).status == 200)
+            get_in(server, data)
         dropped = server.metric("penstock_store_dropped_segments_total")
         assert dropped > 0
         assert "for want of room it drops segment 0" in server.errors

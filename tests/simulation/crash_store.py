@@ -11,6 +11,7 @@ Prints `problem TEXT` for each problem of opening, then `open END_OFFSET`, and f
     settles NAME SEQ INDEX            it is about to be acked or rejected
     settled NAME SEQ INDEX            that is durable
     stopped WHY                       the store takes or delivers no more
+    unclosed WHY                      it did, and could not note its last answers
 
 Without `--messages` it goes on for ever: bundles are acked, rejected, nacked, held and let go. With
 `--messages` it appends that many, settles everything, and at last prints
@@ -281,11 +282,29 @@ def main() -> None:
     filling.RETRY_S = maintenance.TICK_S = 0.05  # type: ignore[misc] - what failed is due at once
     small = settings(arguments.durability, drop_oldest=arguments.drop_oldest)
     try:
-        with Store.open(arguments.folder, small) as store:
-            use(store, arguments)
+        store = Store.open(arguments.folder, small)
     except (PenstockError, OSError) as error:
         say("stopped", type(error).__name__, str(error).replace("\n", " "))
+    else:
+        live(store, arguments)
     say("done")
+
+
+def live(store: Store, arguments: argparse.Namespace) -> None:
+    """Uses it and closes it, whatever happens."""
+    try:
+        use(store, arguments)
+    except (PenstockError, OSError) as error:
+        say("stopped", type(error).__name__, str(error).replace("\n", " "))
+    close(store)
+
+
+def close(store: Store) -> None:
+    """What a full disk keeps from the disk in the last moment, closing tells."""
+    try:
+        store.close()
+    except (PenstockError, OSError) as error:
+        say("unclosed", type(error).__name__, str(error).replace("\n", " "))
 
 
 def use(store: Store, arguments: argparse.Namespace) -> None:

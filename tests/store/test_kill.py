@@ -79,7 +79,7 @@ class Oracle:
                 self.settled[rest[0]].add((int(rest[1]), int(rest[2])))
             case "status":
                 self.status[rest[0]] = [int(count) for count in rest[1:]]
-            case "stopped" | "again":
+            case "stopped" | "again" | "unclosed":
                 assert self.may_fail, line
             case unwanted:
                 assert unwanted == "done", line
@@ -125,6 +125,7 @@ class Life:
         self.output = folder.with_name(folder.name + ".lines")
         self.heard = 0
         self.words: list[str] = []
+        self.lines: list[str] = []
         command = [sys.executable, "-m", "tests.simulation.crash_store", str(folder), *options]
         with self.output.open("wb") as output:
             self.process = subprocess.Popen(
@@ -169,6 +170,7 @@ class Life:
         self.heard += len(whole)
         for line in whole.decode().splitlines():
             self.words.append(line.partition(" ")[0])
+            self.lines.append(line)
             self.oracle.hear(line)
 
     def kill(self) -> None:

@@ -129,6 +129,22 @@ class OpenSegment:
             self._shared[key] = number
         return number
 
+    def split(self, bundles: int | None) -> tuple[OpenSegment, OpenSegment]:
+        """Its first bundles and the others; itself and an empty one, where that is all of them."""
+        rest = OpenSegment(self._settings, self._slot_table)
+        if bundles is None or bundles >= self.bundles:
+            return self, rest
+        first = OpenSegment(self._settings, self._slot_table)
+        for number, stored in enumerate(self._stored):
+            part = first if number < bundles else rest
+            part.add(
+                stored.bundle,
+                first_offset=stored.first_offset,
+                messages=stored.messages,
+                ingested_at_ns=stored.ingested_at_ns,
+            )
+        return first, rest
+
     # --- what is there -------------------------------------------------------------------------
 
     @property

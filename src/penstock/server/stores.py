@@ -252,12 +252,13 @@ class Stores:
         """Lets the oldest segment of all stores go, and more of its store; False where none may.
 
         For `drop_oldest` alone, when the disk itself is full. One after the other: what was freed
-        is seen at the next look.
+        is seen at the next look. Where no segment may go, logs are sealed and what is in segments
+        already leaves them.
         """
-        if self._settings.size_policy is not SizePolicy.DROP_OLDEST:
-            return False
         oldest = [(segments[0].last_ingested_at_ns, store) for store, segments in self._segments()]
-        if not oldest:
+        if not oldest or self._settings.size_policy is not SizePolicy.DROP_OLDEST:
+            for store in self.all():
+                store.free(size)
             return False
         min(oldest, key=lambda each: each[0])[1].free(size)
         return True

@@ -113,6 +113,7 @@ class Filling:
         self._waiting: Decoded | None = None  # does not fit into the open segment
         self._seal_due = False
         self._seal_failures = 0
+        self._seal_most: int | None = None  # bundles; fewer each time that the disk had no room
         self._opened_at = 0.0
         self._unread_bytes = 0
         self._turn_bytes = 0
@@ -299,6 +300,7 @@ class Filling:
 
     def _seal_now(self) -> bool:
         started = self._clock.monotonic()
+        part, rest = self.open.split(self._seal_most)
         try:
             if self._settings.log.durability is not Durability.SYNC:
                 self._log.flush()  # the log must never end before its segments do
@@ -307,25 +309,25 @@ class Filling:
                 self._segments.folder,
                 self._journal.state.next_seq,
                 self._store_id,
-                self.open,
+                part,
                 sealed_at_ns=self._clock.wall_ns(),
                 settings=self._settings.segment,
                 slots=self._slots,
             )
         except (OSError, DiskFull, LogUnavailable) as error:
-            self._put_off(error)
+            self._put_off(error, part)
             return False
         with self._journal.lock:
             self._journal.record(Sealed(info))
-            sealed, self.open = self.open, OpenSegment(self._settings.segment, self._slots)
-        del sealed  # not under the lock: it takes a while
+            sealed, self.open = self.open, rest
+        del sealed, part  # not under the lock: it takes a while
         self._metrics.count(names.STORE_SEALED_SEGMENTS)
         self._metrics.count(names.STORE_SEALED_BYTES, info.size)
         self._turn_bytes += info.size
         self._metrics.seals.observe(self._clock.monotonic() - started)
-        self._memory.hold(self, 0)
-        self._seal_due, self._pressed, self._seal_failures = False, False, 0
-        self.waits_for_space = False
+        self._memory.hold(self, rest.nbytes)
+        self._seal_due, self._pressed, self._seal_failures = rest.bundles > 0, False, 0
+        self._seal_most, self.waits_for_space = None, False
         self._sealed_up_to(info.end_offset)
         self._on_sealed()
         self._wake()
@@ -336,13 +338,18 @@ class Filling:
             self.sealed_through = offset
             self._log.set_floor(offset)
 
-    def _put_off(self, error: OSError | DiskFull | LogUnavailable) -> None:
-        """Tries again later; too many failures stop the store. Nothing is skipped."""
+    def _put_off(self, error: OSError | DiskFull | LogUnavailable, part: OpenSegment) -> None:
+        """Tries again later; too many failures stop the store. Nothing is skipped.
+
+        What the disk has no room for is tried in smaller parts: the log it came from can only go
+        when it is sealed.
+        """
         self._metrics.count(names.STORE_SEAL_FAILURES)
         full = isinstance(error, OSError) and error.errno in OUT_OF_SPACE
         if full or isinstance(error, DiskFull):
             self.waits_for_space = True
-            self._on_disk_full(self.open.nbytes + SEGMENT_EXTRA_BYTES)
+            self._seal_most = max(1, part.bundles // 2)
+            self._on_disk_full(part.nbytes + SEGMENT_EXTRA_BYTES)
         else:
             self._seal_failures += 1
             if self._seal_failures > self._settings.seal_retries:

@@ -164,8 +164,7 @@ class Maintenance:
 
     @property
     def _zeros(self) -> int:
-        if not self._whole:
-            return 0
+        """Written ahead in both logs, at most."""
         return min(self._settings.log.rotate_bytes, MAX_ZEROED_BYTES) + RESERVE_BYTES
 
     def _cost(self, size: int) -> int:
@@ -193,7 +192,7 @@ class Maintenance:
         if now - self._looked_at >= LOOK_S:
             self._looked_at = now
             next_ones = min(self._log.disk_bytes + size, 2 * self._settings.segment.target_bytes)
-            lacking = next_ones + size - self._free_bytes()
+            lacking = next_ones + self._zeros + size - self._free_bytes()
             self._disk_is_short = lacking > 0
             if lacking > 0:
                 self._make_room(int(lacking))
@@ -219,7 +218,7 @@ class Maintenance:
         most = math.inf if self._budget is None else self._budget.most_bytes
         most = min(most, self._log_limit)
         # An empty log has a header all the same.
-        if self._cost(size + HEADER_BYTES) + self._zeros > most:
+        if self._cost(size + HEADER_BYTES) + (self._zeros if self._whole else 0) > most:
             raise MessageTooLarge(f"{size} bytes; all that the store may ever use is {most:.0f}")
         until = math.inf if timeout is None else self._clock.monotonic() + timeout
         while not self._stopped:
@@ -286,7 +285,7 @@ class Maintenance:
         lacking, before = self._lacking, self.used_bytes
         to_free, self._to_free = self._to_free, 0
         self._ask_budget(lacking)
-        if not self._fits(lacking):
+        if to_free or not self._fits(lacking):
             self._make_room_in_log(lacking)
         with self._journal.lock:
             used = self._needed_bytes + self._charge + self._cost(lacking)
@@ -357,7 +356,7 @@ class Maintenance:
 
     def _fits(self, lacking: int) -> bool:
         """Once everything that is doomed is gone."""
-        in_log = self._log.disk_bytes + lacking <= self._log_limit
+        in_log = self._log.disk_bytes + lacking <= self._log_limit and not self._disk_is_short
         return in_log and self._needed_bytes + self._charge + self._cost(lacking) <= self._limit
 
     def _wake(self) -> None:
