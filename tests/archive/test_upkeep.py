@@ -161,3 +161,17 @@ async def test_strange_names_are_left_alone(tmp_path: Path) -> None:
         assert later in left
         assert mine in left
         assert stray not in left
+
+
+@in_loop
+async def test_who_is_fenced_uploads_nothing_that_nobody_may_remove(tmp_path: Path) -> None:
+    """The archive's id is of a later epoch: an object of an earlier one would stay for ever."""
+    async with world(tmp_path) as it:
+        it.append(100)
+        former, present = await it.uploader(_SMALL), await it.uploader(_SMALL)
+        await present.tidy()  # gives the archive its id
+        with pytest.raises(Fenced, match="epoch 1 of a is over"):
+            await former.upload_once()
+        assert await it.object_ids() == []
+        await present.drain()
+        assert len(await it.object_ids()) == 1

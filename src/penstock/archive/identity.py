@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from penstock.archive.objects import stored_objects
 from penstock.model.errors import (
     ArchiveConflict,
+    Fenced,
     ObjectConflict,
     ObjectMissing,
     ObjectsUnavailable,
@@ -43,6 +44,8 @@ class Mark:
 async def establish(catalog: Catalog, lease: Lease) -> Mark:
     """The archive's mark, made where there is none. ArchiveConflict: the halves do not match.
 
+    Fenced: it is of a later epoch; what one of an earlier one uploads would never be cleaned up.
+
     Safe to repeat, also after a crash at any point.
     """
     entry = await catalog.metadata.get(identity_key(catalog))
@@ -58,6 +61,7 @@ async def establish(catalog: Catalog, lease: Lease) -> Mark:
         text = f"{catalog.path}: the metadata is of archive {entry.data.decode()}"
         other = found.identity if found is not None else "none"
         raise ArchiveConflict(f"{text}, the objects are of {other}: another server went on with it")
+    _check_not_later(found, catalog, lease)
     return found
 
 
@@ -86,12 +90,15 @@ async def marked(catalog: Catalog) -> Mark | None:
 async def take_over(catalog: Catalog, lease: Lease) -> Mark:
     """Gives the objects a new id, of this epoch. ArchiveConflict: another did the same just now.
 
+    Fenced: another did, in a later epoch.
+
     An answer that was lost leaves an id that nobody knows, and the next call gives another.
     """
     identity, key = str(uuid.uuid4()), identity_key(catalog)
     document = {"penstock": "archive", "version": 1, "id": identity, "epoch": lease.epoch}
     data = json.dumps(document).encode()
     before = await marked(catalog)
+    _check_not_later(before, catalog, lease)
     try:
         if before is None:
             version = await catalog.objects.create(key, data)
@@ -100,6 +107,12 @@ async def take_over(catalog: Catalog, lease: Lease) -> Mark:
     except ObjectConflict as error:
         raise ArchiveConflict(f"{key} was just changed by another server") from error
     return Mark(identity, lease.epoch, version)
+
+
+def _check_not_later(mark: Mark | None, catalog: Catalog, lease: Lease) -> None:
+    if mark is not None and mark.epoch > lease.epoch:
+        text = f"{catalog.path}: the archive is of epoch {mark.epoch}"
+        raise Fenced(f"{text}, and epoch {lease.epoch} of {lease.owner} is over")
 
 
 async def has_objects(catalog: Catalog) -> bool:
