@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from penstock.server.refusals import Cause, Refusal
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from penstock.server.config import Limits
+
     Receive = Callable[[], Awaitable[dict[str, Any]]]
+
+
+KEEPING_S: Final = 1.0
+"""How long an answer waits for the rest of a body that nobody wants, so that the connection can be
+kept for the next request."""
 
 
 class ClientGone(Exception):
@@ -76,8 +83,25 @@ class Body:
             raise Refusal(Cause.UNAVAILABLE, text, retry_after_s=1.0)
         return body
 
+    async def settle(self, refusal: Refusal, limits: Limits) -> None:
+        """Before a refusal is sent: `ended` says then whether the connection can be kept.
+
+        What is too large is answered at once, and so is what was too slow.
+        """
+        if refusal.cause not in (Cause.TOO_LARGE, Cause.TOO_SLOW):
+            await self.throw_away(limits.request, min(limits.timeout, KEEPING_S))
+
+    async def linger(self, refusal: Refusal, limits: Limits) -> None:
+        """After it was sent, and before the connection is closed.
+
+        Closing it while bytes come is a reset, which can take the answer from a client that reads
+        it only when it has sent everything.
+        """
+        if refusal.cause is not Cause.TOO_SLOW:
+            await self.throw_away(limits.request, limits.timeout)
+
     async def throw_away(self, most: int, timeout_s: float) -> None:
-        """So that the client sees the answer and not a reset; a longer or slower rest is cut.
+        """Reads the rest, for nobody; a longer or slower one is cut.
 
         One that is held back stays where it is: nobody is asked for what is not wanted.
         """

@@ -59,9 +59,11 @@ class OtlpHttp:
             return
         except Exception as error:  # noqa: BLE001 - whatever it was, the client must hear of it
             refusal = refusal_for(error)
-            if refusal.cause is not Cause.TOO_SLOW:
-                await body.throw_away(self._limits.request, self._limits.timeout)
-            await refuse(send, refusal, kind, close=not body.ended)
+            await body.settle(refusal, self._limits)
+            if body.ended:
+                await refuse(send, refusal, kind)
+            else:
+                await refuse(send, refusal, kind, lambda: body.linger(refusal, self._limits))
         else:
             # Everything that was announced has come, and is durable or was refused by name.
             await _send(send, 200, kind, answer)
@@ -110,8 +112,13 @@ async def _aside(work: Callable[..., Done], *arguments: Any) -> Done:
     return work(*arguments)
 
 
-async def refuse(send: Send, refusal: Refusal, kind: str, *, close: bool) -> None:
-    """Answers with the status, in protobuf where the request is."""
+async def refuse(
+    send: Send, refusal: Refusal, kind: str, linger: Callable[[], Awaitable[None]] | None = None
+) -> None:
+    """Answers with the status, in protobuf where the request is.
+
+    `linger`: the rest of the body has not come; the connection is closed, after this.
+    """
     extra = []
     if refusal.retry_after_header is not None:
         extra.append((b"retry-after", refusal.retry_after_header.encode()))
@@ -119,12 +126,14 @@ async def refuse(send: Send, refusal: Refusal, kind: str, *, close: bool) -> Non
         extra.append((b"allow", b"POST"))
     if refusal.cause is Cause.UNAUTHENTICATED:
         extra.append((b"www-authenticate", b"Bearer"))
-    if close:
-        extra.append((b"connection", b"close"))  # the rest of the body was not read
+    if linger is not None:
+        extra.append((b"connection", b"close"))
     status = refusal.status()
     is_protobuf = kind == PROTOBUF
     body = status.SerializeToString() if is_protobuf else json.dumps(as_json(status)).encode()
-    await _send(send, refusal.cause.http_status, PROTOBUF if is_protobuf else JSON, body, extra)
+    await _send(
+        send, refusal.cause.http_status, PROTOBUF if is_protobuf else JSON, body, extra, linger
+    )
 
 
 async def _send(
@@ -133,6 +142,7 @@ async def _send(
     kind: str,
     body: bytes,
     extra: list[tuple[bytes, bytes]] | None = None,
+    linger: Callable[[], Awaitable[None]] | None = None,
 ) -> None:
     headers = [
         (b"content-type", kind.encode()),
@@ -140,6 +150,10 @@ async def _send(
         *(extra or []),
     ]
     await send({"type": "http.response.start", "status": status, "headers": headers})
+    if linger is not None:
+        await send({"type": "http.response.body", "body": body, "more_body": True})
+        await linger()
+        body = b""
     await send({"type": "http.response.body", "body": body})
 
 

@@ -5,25 +5,27 @@ from __future__ import annotations
 import contextlib
 import socket
 import ssl
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import uvicorn
 
-from penstock.server.heads import kind_in
+from penstock.server.bodies import KEEPING_S, Body
+from penstock.server.heads import holds_body_back, kind_in
 from penstock.server.http_protocol import http_protocol
 from penstock.server.refusals import Cause, Refusal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from penstock.server.config import Config
+    from penstock.server.config import Config, Limits
 
 
 def http_server(app: Any, config: Config, *, answers_half_closed: bool) -> uvicorn.Server:
     """A server that neither logs nor handles signals; the caller brings the socket."""
     tls = config.tls
     protocol = http_protocol(config.limits.timeout, answers_half_closed=answers_half_closed)
-    bounded = _Bounded(app, config.limits.connections)
+    bounded = _Bounded(app, config.limits)
     settings = uvicorn.Config(
         bounded,
         http=protocol,
@@ -49,21 +51,24 @@ class _Bounded:
 
     server: uvicorn.Server
 
-    def __init__(self, app: Any, most: int) -> None:
+    def __init__(self, app: Any, limits: Limits) -> None:
         self._app = app
-        self._most = most
+        self._limits = limits
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """ASGI."""
         count = len(self.server.server_state.connections)
-        if count <= self._most:
+        most = self._limits.connections
+        if count <= most:
             await self._app(scope, receive, send)
             return
         from penstock.server.http import refuse
 
-        text = f"there are {count} connections; the most is {self._most}"
+        text = f"there are {count} connections; the most is {most}"
         refusal = Refusal(Cause.UNAVAILABLE, text, retry_after_s=1.0)
-        await refuse(send, refusal, kind_in(scope), close=True)
+        body = Body(receive, held_back=holds_body_back(scope))
+        limits = replace(self._limits, timeout=KEEPING_S)  # it is one connection too many
+        await refuse(send, refusal, kind_in(scope), lambda: body.linger(refusal, limits))
 
 
 class _Server(uvicorn.Server):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
 import logging
 import re
@@ -94,6 +95,7 @@ class Router:
         if scope["type"] != "http":
             return
         headers: Headers = {}
+        linger: Callable[[], Awaitable[None]] | None = None
         body = Body(receive, held_back=holds_body_back(scope))
         try:
             headers = headers_of(scope)
@@ -101,10 +103,13 @@ class Router:
         except ClientGone:
             return
         except Exception as error:  # noqa: BLE001 - whatever it was, the client must hear of it
-            response = await self._refused(refusal_for(error), scope["path"], headers, body)
+            refusal = refusal_for(error)
+            response = await self._refused(refusal, scope["path"], headers, body)
+            if announces_body(headers) and not body.ended:
+                linger = functools.partial(body.linger, refusal, self._limits)
         self._held += len(response.body)
         try:
-            await self._send(send, response, with_body=scope["method"] != "HEAD")
+            await self._send(send, response, linger, with_body=scope["method"] != "HEAD")
         finally:
             self._held -= len(response.body)
 
@@ -139,7 +144,14 @@ class Router:
         if origin.partition("://")[2] != headers.get("host"):
             raise Refusal(Cause.FORBIDDEN, "pages of other sites are not answered")
 
-    async def _send(self, send: Send, response: Response, *, with_body: bool) -> None:
+    async def _send(
+        self,
+        send: Send,
+        response: Response,
+        linger: Callable[[], Awaitable[None]] | None,
+        *,
+        with_body: bool,
+    ) -> None:
         """Piece by piece; a client that takes none of them for long is left."""
         status, head = response.status, _head(response)
         await send({"type": "http.response.start", "status": status, "headers": head})
@@ -152,6 +164,8 @@ class Router:
             except TimeoutError:
                 _LOG.warning("a client does not take its answer and is left")
                 return
+        if linger is not None:
+            await linger()
         await send({"type": "http.response.body", "body": b""})
 
     async def _refused(
@@ -159,8 +173,7 @@ class Router:
     ) -> Response:
         extra = []
         if announces_body(headers) and not body.ended:
-            if refusal.cause is not Cause.TOO_SLOW:
-                await body.throw_away(self._limits.request, self._limits.timeout)
+            await body.settle(refusal, self._limits)
             if not body.ended:
                 extra.append(("connection", "close"))  # the rest of the body was not read
         if refusal.retry_after_header is not None:
