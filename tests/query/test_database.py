@@ -7,11 +7,13 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from penstock.lake.settings import LakeSettings
 from penstock.query import database
-from penstock.query.database import connection_to
+from penstock.query.database import NO_FILES, connection_to
 from penstock.storage import scratch
 
 if TYPE_CHECKING:
@@ -93,3 +95,25 @@ def test_database_that_has_failed_is_not_used_again(lake: LakeSettings) -> None:
         raise duckdb.FatalException("as if it had")
     with connection_to(lake, MEMORY_BYTES) as connection:
         assert connection.execute("SELECT 1").fetchall() == [(1,)]
+
+
+def test_engine_reaches_the_files_that_it_was_made_for(lake: LakeSettings, tmp_path: Path) -> None:
+    """No other of the lake, by whatever text; and none where it was made for none."""
+    folder = tmp_path / "lake"
+    folder.mkdir()
+    mine, other = str(folder / "mine.parquet"), str(folder / "other.parquet")
+    for path in (mine, other):
+        pq.write_table(pa.table({"name": [path]}), path)
+    with connection_to(lake, MEMORY_BYTES, frozenset({mine})) as connection:
+        assert connection.execute("FROM read_parquet(?)", [mine]).fetchall() == [(mine,)]
+        for text in (other, f"{folder}/*.parquet", f"{mine}/../other.parquet", "/etc/passwd"):
+            with pytest.raises(duckdb.Error):
+                connection.execute("FROM read_parquet(?)", [text]).fetchall()
+        plan = f"FROM read_parquet('{other}')"
+        [(said,)] = connection.execute("SELECT json_serialize_plan(?)", [plan]).fetchall()
+        assert "disabled by configuration" in said
+    with (
+        connection_to(lake, MEMORY_BYTES, NO_FILES) as connection,
+        pytest.raises(duckdb.PermissionException),
+    ):
+        connection.execute("FROM read_parquet(?)", [mine]).fetchall()

@@ -3,6 +3,7 @@
 The statement:
     tree          as DuckDB parses it
     statements    what may be asked
+    functions     what may be called in it, by name
     columns       which columns it can need
     conditions    which times and traces it can want
     dialect       functions by the names that ClickHouse has for them
@@ -20,7 +21,7 @@ Each row once:
     doubles       spans that are in two files of the lake
 
 The answer:
-    database      DuckDB, shut off from everything else
+    database      DuckDB, shut off from everything but the files that it was made for
     relations     the tables and views that a statement names
     engine        asks, and asks again without files that cannot be read
     unreadable, deadline    which files those are; how long it may take

@@ -38,13 +38,11 @@ def cold_sources(
 
     Without the rows that are `doubles`, by file.
     """
-    whole, shared = _divided(files, namespaces)
+    whole, shared = divided(files, namespaces)
     clean = [file for file in whole if file.path not in doubles]
     sources = [without_rows(file, doubles[file.path]) for file in whole if file.path in doubles]
     if clean:
         sources.append(listed(clean))
-    elif files and not shared and not sources:  # the columns, and no rows
-        sources.append(f"{listed(files[:1])} WHERE false")
     if shared and namespaces is not None:
         name = f"shared files of {table}"  # no name that a statement could have
         belong = pc.field("namespace").isin(pa.array(sorted(namespaces), pa.string()))
@@ -78,7 +76,7 @@ def _rows(file: ColdFile, doubles: Collection[int]) -> pa.Table:
         return without_numbers(pa.Table.from_batches(batches, columns), unwanted)
 
 
-def _divided(
+def divided(
     files: Sequence[ColdFile], namespaces: frozenset[str] | None
 ) -> tuple[list[ColdFile], list[ColdFile]]:
     """Files that the caller may see all of, and those that may have others' rows."""

@@ -10,7 +10,7 @@ import duckdb
 import pyarrow as pa
 
 from penstock.model.errors import DataMoved, InvalidArgument, PenstockError, QueryTooLarge
-from penstock.query.database import connection_to
+from penstock.query.database import NO_FILES, connection_to
 from penstock.query.deadline import Deadline
 from penstock.query.findings import Findings
 from penstock.query.relations import KNOWN, ROLLUPS, Relations, Scope
@@ -19,6 +19,7 @@ from penstock.query.tiers import ALL
 from penstock.query.unreadable import MISSING, unreadable
 
 if TYPE_CHECKING:
+    import contextlib
     from collections.abc import Collection, Sequence
     from pathlib import Path
 
@@ -109,14 +110,13 @@ class _Question:
 
     def answer(self) -> Answer | None:
         """None: ask again."""
-        with connection_to(self._scope.lake, self._limits.memory_bytes) as connection:
-            statement = checked(connection, self._sql, KNOWN)
-            relations = Relations(connection, self._scope, statement)
+        with self._engine(NO_FILES) as asking, self._engine() as own:
+            relations = Relations(self._scope, checked(asking, self._sql, KNOWN))
             try:
-                with self._deadline.of(connection):
-                    relations.make()
+                with self._deadline.of(own):
+                    relations.look(asking, own)
                     self._check(relations)
-                    rows = _within(_reader(connection, statement.sql), self._limits)
+                rows = self._rows(relations)
             except (duckdb.Error, pa.ArrowException, OSError) as error:
                 self._deadline.check()
                 self._without(unreadable(error, relations.files), error)
@@ -124,6 +124,17 @@ class _Question:
                 return None
         said = self._said(relations)
         return Answer(rows, relations.tables, said.warnings, bool(said.missing))
+
+    def _engine(
+        self, paths: frozenset[str] | None = None
+    ) -> contextlib.AbstractContextManager[DuckDBPyConnection]:
+        return connection_to(self._scope.lake, self._limits.memory_bytes, paths)
+
+    def _rows(self, relations: Relations) -> pa.Table:
+        """Here alone the caller's statement is run: what the engine reaches, the caller may see."""
+        with self._engine(relations.paths) as fenced, self._deadline.of(fenced):
+            relations.make(fenced)
+            return _within(_reader(fenced, relations.statement.sql), self._limits)
 
     def _without(self, problems: dict[str, str], error: Exception) -> None:
         """Leaves files out. One that is gone may have been replaced: first it is looked again."""

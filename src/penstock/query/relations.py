@@ -14,7 +14,7 @@ from penstock.lake.promoted import fill, with_columns
 from penstock.lake.schemas import TABLES
 from penstock.lake.views import view_queries
 from penstock.model.errors import NotHonoured
-from penstock.query.cold import cold_sources
+from penstock.query.cold import cold_sources, divided
 from penstock.query.columns import needs_large, own_columns_in
 from penstock.query.conditions import wanted
 from penstock.query.dialect import macros_in
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from penstock.lake.columns import Columns
     from penstock.lake.glance import ColdFile, Glance
     from penstock.lake.settings import LakeSettings
+    from penstock.query.conditions import Wanted
     from penstock.query.statements import Statement
     from penstock.query.tiers import TableTiers
 
@@ -58,32 +59,69 @@ class Scope:
     """Files of the lake that cannot be read."""
 
 
-class Relations:
-    """Makes only what is asked for: looking at a table costs more than most queries."""
+@dataclass(frozen=True, slots=True)
+class _Table:
+    """What was found of a table, for one caller."""
 
-    def __init__(self, connection: DuckDBPyConnection, scope: Scope, statement: Statement) -> None:
-        self._connection = connection
+    name: str
+    views: Mapping[str, str]
+    """The queries of its views that are named."""
+    seen: Glance
+    files: Sequence[ColdFile]
+    doubles: Mapping[str, Collection[int]]
+    fresh: pa.Table | None
+
+
+class Relations:
+    """Looks only at what is asked for: looking at a table costs more than most queries.
+
+    First our own statements look, over the whole lake; then the tables are made in an engine that
+    reaches no more than what the caller may see, and that alone runs the caller's statement.
+    """
+
+    def __init__(self, scope: Scope, statement: Statement) -> None:
         self._scope = scope
-        self._statement = statement
+        self.statement = statement
+        self._found: list[_Table] = []
+        self._rollups: dict[str, Glance] = {}
         self.tables: dict[str, TableTiers] = {}
         self.files: dict[str, ColdFile] = {}
         """Those that they read, by their paths."""
         self.said = Findings()
 
-    def make(self) -> None:
-        """What the statement reads, and the functions that it calls."""
-        for macro in macros_in(self._statement.tree):
-            self._connection.execute(macro)
+    def look(self, asking: DuckDBPyConnection, own: DuckDBPyConnection) -> None:
+        """At what the statement reads. `asking` reckons its constants, `own` reads the lake."""
         for table, views in _VIEWS.items():
-            named = self._statement.tables & {table, *views}
+            named = self.statement.tables & {table, *views}
             if named:
-                self._make_table(table, {view: views[view] for view in sorted(named - {table})})
-        for table in sorted(self._statement.tables.intersection(ROLLUPS)):
-            self._make_rollup(table)
+                chosen_views = {view: views[view] for view in sorted(named - {table})}
+                limits = wanted(asking, self.statement.tree, conditions_on(table))
+                self._found.append(self._look_at(own, table, chosen_views, limits))
+        for table in sorted(self.statement.tables.intersection(ROLLUPS)):
+            self._rollups[table] = glance(self._scope.lake, table)
+            self._readable(self._rollups[table].files)
 
-    def _make_table(self, table: str, views: Mapping[str, str]) -> None:
-        tree, scope = self._statement.tree, self._scope
-        limits = wanted(self._connection, tree, conditions_on(table))
+    @property
+    def paths(self) -> frozenset[str] | None:
+        """The files that the engine has to reach; None: the caller may see all of the lake."""
+        if self._scope.namespaces is None:
+            return None
+        whole, _ = divided(list(self.files.values()), self._scope.namespaces)
+        return frozenset(file.path for file in whole)
+
+    def make(self, connection: DuckDBPyConnection) -> None:
+        """The tables and views that the statement reads, and the functions that it calls."""
+        for macro in macros_in(self.statement.tree):
+            connection.execute(macro)
+        for found in self._found:
+            self._make_table(connection, found)
+        for table, seen in self._rollups.items():
+            self._make_rollup(connection, table, seen)
+
+    def _look_at(
+        self, own: DuckDBPyConnection, table: str, views: Mapping[str, str], limits: Wanted
+    ) -> _Table:
+        tree, scope = self.statement.tree, self._scope
 
         def is_slim(seen: Glance) -> bool:
             return not needs_large(tree, seen, table, views)
@@ -96,70 +134,79 @@ class Relations:
         files = self._readable(pruned(lake.files, limits))
         found.cold = replace(found.cold, files=tuple(files))
         pieces = [piece for tier in (Tier.WARM, Tier.HOT) for piece in found.fresh.get(tier, ())]
-        fresh = chosen(without_repeats(self._connection, pieces, files), limits)
-        promoted = found.cold.promoted
-        ours, given = with_columns(TABLES[table], promoted), found.cold.columns
+        fresh = chosen(without_repeats(own, pieces, files), limits)
+        if fresh is not None and not is_slim(found.cold):
+            fresh = fill(fresh, found.cold.promoted)
+        doubles = DOUBLES.rows(own, scope.lake, lake, files) if table == "spans" else {}
+        return _Table(table, views, found.cold, files, doubles, fresh)
+
+    def _make_table(self, connection: DuckDBPyConnection, found: _Table) -> None:
+        table, given = found.name, found.seen.columns
+        ours = with_columns(TABLES[table], found.seen.promoted)
         also = {} if given is None else given.also
         schema = pa.schema([*ours, *_others(ours, given)])
         in_files = None if given is None else given.schema.names
         shape = f"columns of {table}"  # no name that a statement could have
-        self._connection.register(shape, schema.empty_table())
+        connection.register(shape, schema.empty_table())
         added = len(schema) > len(TABLES[table])
         sources = [_selected(schema, identifier(shape))]
-        doubles = {}
-        if table == "spans":
-            doubles = DOUBLES.rows(self._connection, scope.lake, lake, files)
-        for source in self._cold(table, files, doubles):
+        for source in self._cold(connection, table, found.files, found.doubles):
             # Files from before a column was added do not have it.
             whole = (
                 f"(FROM {identifier(shape)} UNION ALL BY NAME FROM {source})" if added else source
             )
             sources.append(_selected(schema, whole, in_files, also))
-        if fresh is not None:
-            fresh = fresh if is_slim(found.cold) else fill(fresh, promoted)
+        if found.fresh is not None:
             name = f"fresh rows of {table}"
-            self._connection.register(name, fresh)
-            sources.append(_selected(schema, identifier(name), fresh.column_names, also))
-        self._create(table, " UNION ALL ".join(sources))
-        for view, query in views.items():
-            self._create(view, query)
+            connection.register(name, found.fresh)
+            sources.append(_selected(schema, identifier(name), found.fresh.column_names, also))
+        _create(connection, table, " UNION ALL ".join(sources))
+        for view, query in found.views.items():
+            _create(connection, view, query)
 
     def _check_certain(self, table: str, seen: Glance, views: Mapping[str, str]) -> None:
         """NotHonoured where fields of a column that is asked for cannot be told apart."""
         unsure = frozenset() if seen.columns is None else seen.columns.unsure
-        asked = unsure & own_columns_in(self._statement.tree, seen, table, views)
+        asked = unsure & own_columns_in(self.statement.tree, seen, table, views)
         if seen.files and asked:
             raise NotHonoured(
                 f"fields of the column {min(asked)} of the table {table} were renamed, and the"
                 " schemas that say which is which are forgotten: give them their names again"
             )
 
-    def _make_rollup(self, table: str) -> None:
+    def _make_rollup(self, connection: DuckDBPyConnection, table: str, seen: Glance) -> None:
         """One that was never made is left out: the statement says so when it is run."""
-        files = self._readable(glance(self._scope.lake, table).files)
-        if files:
-            parts = [f"FROM {source}" for source in self._cold(table, files)]
-            self._create(table, " UNION ALL BY NAME ".join(parts))
-
-    def _create(self, name: str, query: str) -> None:
-        self._connection.execute(f"CREATE TEMP VIEW {identifier(name)} AS {query}")
+        if seen.columns is not None and self._without_left_out(seen.files):
+            shape = f"columns of {table}"  # of a caller that has no file of it too
+            connection.register(shape, seen.columns.schema.empty_table())
+            sources = self._cold(connection, table, self._readable(seen.files))
+            parts = [f"FROM {source}" for source in (identifier(shape), *sources)]
+            _create(connection, table, " UNION ALL BY NAME ".join(parts))
 
     def _readable(self, files: Sequence[ColdFile]) -> list[ColdFile]:
+        """Those that may have rows of the caller's; no other is opened for its question."""
         left = self._without_left_out(files)
-        self.files |= {file.path: file for file in left}
-        return list(left)
+        whole, shared = divided(left, self._scope.namespaces)
+        mine = {*whole, *shared}
+        seen = [file for file in left if file in mine]
+        self.files |= {file.path: file for file in seen}
+        return seen
 
     def _without_left_out(self, files: Sequence[ColdFile]) -> tuple[ColdFile, ...]:
         return tuple(file for file in files if file.path not in self._scope.left_out)
 
     def _cold(
         self,
+        connection: DuckDBPyConnection,
         table: str,
         files: Sequence[ColdFile],
         doubles: Mapping[str, Collection[int]] = MappingProxyType({}),
     ) -> list[str]:
-        namespaces = self._scope.namespaces
-        return cold_sources(self._connection, table, files, namespaces, doubles)
+        return cold_sources(connection, table, files, self._scope.namespaces, doubles)
+
+
+def _create(connection: DuckDBPyConnection, name: str, query: str) -> None:
+    connection.execute(f"CREATE TEMP VIEW {identifier(name)} AS {query}")
 
 
 def _others(ours: pa.Schema, given: Columns | None) -> list[pa.Field]:

@@ -1,8 +1,9 @@
 """What may be asked: one statement that reads the tables that there are. Nothing else is run.
 
-DuckDB is shut off from other files and from the network by itself; here it is also kept from
-reading the lake's files in any other way than through the tables, which show a caller only what
-is the caller's.
+Whatever can stand in a statement is allowed by name: kinds of tables and of expressions here,
+functions in `functions`. A text that the engine would parse or bind later is looked at by nobody,
+so nothing that does so is allowed. The engine that runs it is shut off by itself besides
+(`database`).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 import duckdb
 
 from penstock.model.errors import InvalidArgument
+from penstock.query.functions import check_function, check_table_function
 from penstock.query.tree import Node, cte_names, explained, nodes, parsed
 
 if TYPE_CHECKING:
@@ -21,17 +23,17 @@ if TYPE_CHECKING:
 
     from duckdb import DuckDBPyConnection
 
-_FUNCTIONS: Final = frozenset(
-    {
-        *("range", "generate_series", "unnest", "repeat", "repeat_row", "json_each", "json_tree"),
-        *("pg_timezone_names", "icu_calendar_names", "duckdb_functions", "duckdb_keywords"),
-    }
-)
-"""What may stand where a table may."""
-_REFUSED: Final = frozenset({"current_setting", "getenv", "write_log"})
 _HARMLESS: Final = frozenset(
     {"SUBQUERY", "JOIN", "EXPRESSION_LIST", "EMPTY", "EMPTY_FROM", "PIVOT", "COLUMN_DATA"}
 )
+_EXPRESSIONS: Final = frozenset(
+    {
+        *("BETWEEN", "CASE", "CAST", "COLLATE", "COLUMN_REF", "COMPARISON", "CONJUNCTION"),
+        *("CONSTANT", "DEFAULT", "FUNCTION", "LAMBDA", "LAMBDA_REF", "OPERATOR"),
+        *("POSITIONAL_REFERENCE", "STAR", "SUBQUERY", "TYPE", "WINDOW"),
+    }
+)
+"""What may stand where a value may. Not here: PARAMETER, whose value nobody gives."""
 _PLAIN: Final = re.compile(r"(?!duckdb_|pg_|sqlite_|pragma_)[^\W\d]\w*")
 """A word that names no file and nothing of DuckDB's own."""
 
@@ -57,6 +59,7 @@ def checked(connection: DuckDBPyConnection, sql: str, known: Collection[str]) ->
     for name in own:
         if not _PLAIN.fullmatch(name):
             raise InvalidArgument(f"a query of the statement's own cannot be named {name!r}")
+    _check_calls(tree)
     tables = {name for node in nodes(tree) for name in _table(node, known, own)}
     return Statement(f"{begin} {text}".lstrip(), tree, frozenset(tables))
 
@@ -85,18 +88,28 @@ def _kind(statement: duckdb.Statement) -> str:
         return "another"  # one that the Python side of DuckDB has no name for
 
 
+def _check_calls(tree: Node) -> None:
+    """InvalidArgument where it calls, or is made of, anything that is not allowed by name."""
+    in_from = set()
+    for node in nodes(tree):  # a call where a table stands comes before its own node
+        if node.get("type") == "TABLE_FUNCTION":
+            call = node.get("function") or {}
+            check_table_function(_function(call))
+            in_from.add(id(call))
+        elif "class" in node and node["class"] not in _EXPRESSIONS:
+            raise InvalidArgument(f"{str(node['class']).lower()} is not allowed in a statement")
+        elif "function_name" in node and id(node) not in in_from:
+            check_function(_function(node))
+
+
 def _table(node: Node, known: Collection[str], own: Collection[str]) -> list[str]:
     """The known table that a node reads; none of most nodes."""
     kind = node.get("type")
-    if node.get("class") == "FUNCTION" and _function(node) in _REFUSED:
-        raise InvalidArgument(f"the function {_function(node)} is not allowed")
-    if kind == "TABLE_FUNCTION":
-        _check_function(node)
-    elif kind == "SHOW_REF" and not node.get("query"):
+    if kind == "SHOW_REF" and not node.get("query"):
         raise InvalidArgument(f"DESCRIBE and SUMMARIZE are about one of {_listed(known)}")
-    elif kind == "BASE_TABLE":
+    if kind == "BASE_TABLE":
         return _base_table(node, known, own)
-    elif "from_table" in node and _kind_of_table(node) not in _KNOWN_KINDS:
+    if "from_table" in node and _kind_of_table(node) not in _KNOWN_KINDS:
         raise InvalidArgument(f"{_kind_of_table(node)} is not allowed where a table stands")
     return []
 
@@ -119,14 +132,9 @@ def _base_table(node: Node, known: Collection[str], own: Collection[str]) -> lis
     raise InvalidArgument(f"there is no table {'.'.join(path)!r}; there are {_listed(known)}")
 
 
-def _check_function(node: Node) -> None:
-    name = _function(node.get("function") or {})
-    if name not in _FUNCTIONS:
-        raise InvalidArgument(f"the function {name} is not allowed where a table stands")
-
-
-def _function(node: Node) -> str:
-    return str(node.get("function_name", "")).lower()
+def _function(call: Node) -> str:
+    """The last part of its name, which is what the engine looks for in whatever schema."""
+    return str(call.get("function_name", "")).lower()
 
 
 def _listed(known: Collection[str]) -> str:

@@ -127,7 +127,7 @@ def _look(data_dir: Path, lake: LakeSettings, asked: Asked, said: Findings) -> T
     started = time.perf_counter()
     # Positions are needed for the others, even if the rows of the lake are not asked for.
     listed = [each.segment for each in segments]
-    at_once = glance_at_lake(data_dir, lake, asked.table, listed, said)
+    at_once = glance_at_lake(data_dir, lake, asked.table, listed, said, asked.namespaces)
     found.seconds[Tier.COLD] = time.perf_counter() - started
     found.cold = at_once if Tier.COLD in asked.tiers else replace(at_once, files=())
     started = time.perf_counter()
@@ -214,22 +214,31 @@ def sealed_ends(data_dir: Path, lake: LakeSettings, table: str, source: Director
 
 
 def glance_at_lake(
-    data_dir: Path, lake: LakeSettings, table: str, segments: list[Segment], said: Findings
+    data_dir: Path,
+    lake: LakeSettings,
+    table: str,
+    segments: list[Segment],
+    said: Findings,
+    namespaces: frozenset[str] | None,
 ) -> Glance:
     """What the lake has, with positions as the directory's pipeline finds them.
 
     Nothing where it was never there, and missing where it cannot be read. Where its positions
-    cannot be those of the directory, which has these segments, it has nothing of that.
+    cannot be those of the directory, which has these segments, it has nothing of that. Positions
+    are those of the namespaces alone, and so is what is said: nobody reads of others' topics.
     """
     try:
         found = glance(lake, table)
         if not found.is_there:
-            _check_never_given(data_dir, lake, table)
+            _check_never_given(data_dir, lake, table, namespaces)
     except Damaged as error:
         said.lack(str(error))
         return NOTHING
     own = DirectoryAdoption(data_dir, lake)
-    positions = adopted(found.positions, found.claims, own)
+    everywhere = adopted(found.positions, found.claims, own)
+    positions = {
+        place: position for place, position in everywhere.items() if _is_of(place.topic, namespaces)
+    }
     try:
         check_own(data_dir, segments, positions)
     except ForeignPosition as error:
@@ -238,10 +247,20 @@ def glance_at_lake(
     return replace(found, positions=positions)
 
 
-def _check_never_given(data_dir: Path, lake: LakeSettings, table: str) -> None:
+def _is_of(topic: str, namespaces: frozenset[str] | None) -> bool:
+    return namespaces is None or topic.removeprefix("/").partition("/")[0] in namespaces
+
+
+def _check_never_given(
+    data_dir: Path, lake: LakeSettings, table: str, namespaces: frozenset[str] | None
+) -> None:
     """Damaged where a lake has had segments of the table's topics: they were deleted here."""
     topic = signal_of(table).value
-    given = sorted(name for name in read_given(data_dir) if name.split("/")[-2] == topic)
+    given = sorted(
+        name
+        for name in read_given(data_dir)
+        if name.split("/")[-2] == topic and _is_of(name.rpartition("/")[0], namespaces)
+    )
     if given:
         text = f"the lake at {lake.warehouse} has no table {table}"
         raise Damaged(f"{text}, though a lake was given segments of {', '.join(given)}")

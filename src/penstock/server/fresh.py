@@ -129,7 +129,8 @@ class Fresh:
         logs = look_at_logs(self._directory.identity(), self._partitions())
         opened = [open_segment(self._source, each) for each in self._source.since({})]
         listed = [each.segment for each in opened]
-        found = glance_at_lake(self._data_dir, self._lake, self._table, listed, self.said)
+        where = self._data_dir, self._lake, self._table
+        found = glance_at_lake(*where, listed, self.said, self._namespaces)
         self._positions, self.cold_files = found.positions, found.files
         self._ends = ends(self._positions, listed)
         self._segments = deque(each for each in opened if self._is_warm(each))
