@@ -65,6 +65,9 @@ JSON_CALLS = {
     ("subscribers", "remove"): ["--data-dir", "{data}", "logs", "exporter"],
     ("subscribers", "reset"): ["--data-dir", "{data}", "logs", "exporter"],
     ("tail",): ["--data-dir", "{data}", "--from", "earliest", "--no-follow", "traces"],
+    ("tokens", "add"): ["{tokens}", "query=a"],
+    ("tokens", "list"): ["{tokens}"],
+    ("tokens", "remove"): ["{tokens}", "ae6d060649edb70f"],
     ("topics",): ["--data-dir", "{data}"],
 }
 """One successful call of each command that prints JSON; a new one needs its line."""
@@ -107,8 +110,10 @@ def test_json_is_all_there_is_on_stdout(path: tuple[str, ...], data: Path) -> No
     """One document, or one a line."""
     places = objects_beside(data) if path[0] in {"archive", "queue"} else {}
     make_store(data)
+    tokens = data.parent / "tokens"
+    tokens.write_text("one-good-token\nanother-good-token\n")
     with receiver() as otlp:
-        places |= {"data": str(data), "otlp": otlp.url}
+        places |= {"data": str(data), "otlp": otlp.url, "tokens": str(tokens)}
         arguments = [part.format(**places) for part in JSON_CALLS[path]]
         answer = run(*path, "--json", *arguments)
     assert (answer.code, answer.err) == (0, "")

@@ -13,6 +13,7 @@ from penstock.lake.settings import LakeSettings
 from penstock.model.positions import Position, SourcePartition
 from penstock.pipeline.flush.repeat_window import RepeatWindow
 from penstock.query.server_file import RunningServer
+from penstock.server.registrations import Registered, Registrations
 from penstock.server.repeats import Table
 from penstock.storage import LocalFiles
 from penstock.storage.documents import encode_document
@@ -32,6 +33,7 @@ SEALED_S = 1_700_000_000.0
 RUN, TABLE = "pipeline/repeats/*/*.run", "repeats.tbl"
 KINDS = {
     "server.json": "server",
+    "registrations.json": "registrations",
     "pipeline/delivered.json": "delivered",
     "pipeline/progress.json": "pipeline progress",
     "topics/default/traces/1/archive.ckpt": "archive checkpoint",
@@ -49,6 +51,7 @@ def noted(data: Path) -> Path:
     ports = {f"{name}_port": 1 for name in ("grpc", "http", "flight", "web")}
     own = {"pid": 1, "started_ticks": 1, "host": "127.0.0.1", "workers": 1}
     RunningServer(**own, **ports, tls=False, tokens=False).write(data)
+    Registrations(data, 1).enter("", Registered("/default/traces", 0, "mine"))
     write_delivered(data, Delivered("lake", {"/default/traces/0": Taken(1, 2)}, "here"))
     progress = encode_document("pipeline progress", 1, {"batches": 3})
     (data / "pipeline/progress.json").write_bytes(progress)

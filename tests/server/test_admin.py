@@ -128,4 +128,5 @@ def test_token_guards_all_but_the_probes(tmp_path: Path) -> None:
     for path in ("/metrics", "/api/v1/status", "/nowhere", "/healthz/", "/readyz/x"):
         answer = ask("GET", path, Child(0, WELL), tokens=tokens)
         assert (answer.status, answer.headers["www-authenticate"]) == (401, "Bearer")
-    assert ask("GET", "/healthz", Child(0, WELL), tokens=tokens).status == 200
+    answer = ask("GET", "/healthz", Child(0, None), tokens=tokens)
+    assert (answer.status, answer.json) == (503, {"healthy": False})

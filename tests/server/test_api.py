@@ -10,7 +10,7 @@ import pytest
 
 from penstock.otel import Signal
 from penstock.query.remote import RemoteSubscriber
-from penstock.server.auth import Gate
+from penstock.server.auth import Gate, Role
 from penstock.server.config import Config
 from penstock.server.openapi import document
 from penstock.server.queries import Queries
@@ -189,5 +189,5 @@ def test_snapshot_is_for_those_who_may_see_everything(guarded: Server) -> None:
 def test_reader_without_tokens_sees_everything() -> None:
     """Or the namespace that it asks for."""
     gate = Gate(None)
-    assert gate.readable(None, None) is None
-    assert gate.readable(None, "one") == {"one"}
+    assert gate.caller(None).readable([Role.QUERY], None) is None
+    assert gate.caller(None).readable([Role.QUERY], "one") == {"one"}

@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from penstock.server import routing
-from penstock.server.auth import Gate
+from penstock.server.auth import Gate, Role
 from penstock.server.config import Limits
 from penstock.server.refusals import Cause, Refusal
 from penstock.server.routing import Request, Response, Route, Router
@@ -14,6 +14,8 @@ from tests.server.asgi import call
 
 if TYPE_CHECKING:
     import pytest
+
+ANYONE = tuple(Role)
 
 
 async def large(_: Request) -> Response:
@@ -39,11 +41,11 @@ async def busy(_: Request) -> Response:
 def router(*, timeout_s: float = 30.0) -> Router:
     """Over all of them."""
     routes = [
-        Route("GET", "/large", large),
-        Route("GET", "/a/{one}/b/{two}", named),
-        Route("GET", "/broken", broken),
-        Route("GET", "/busy", busy),
-        Route("POST", "/busy", large),
+        Route("GET", "/large", large, ANYONE),
+        Route("GET", "/a/{one}/b/{two}", named, ANYONE),
+        Route("GET", "/broken", broken, ANYONE),
+        Route("GET", "/busy", busy, ANYONE),
+        Route("POST", "/busy", large, ANYONE),
     ]
     return Router(routes, Gate(None), Limits(timeout=timeout_s))
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from penstock.model.errors import InvalidSetting
-from penstock.server.auth import Gate, read_tokens
+from penstock.server.auth import Gate, Role, digest_of, read_tokens
 from penstock.server.refusals import Cause, Refusal
 
 SHOP, ALL = "shop-secret-1", "all-secret-22"
@@ -39,15 +39,15 @@ def test_without_a_file_everybody_comes_in() -> None:
     """With the namespace asked for, or `default`."""
     gate = Gate(None)
     assert not gate.wants_tokens
-    assert gate.admit(None, None) == "default"
-    assert gate.admit("Bearer whatever", "checkout") == "checkout"
+    assert gate.admit(None, None).namespace == "default"
+    assert gate.admit("Bearer whatever", "checkout").namespace == "checkout"
     gate.refresh()
 
 
 @pytest.mark.parametrize("line", [f"Bearer {SHOP}", f"bearer {SHOP}", f"BEARER   {SHOP} "])
 def test_known_token_comes_in(path: Path, line: str) -> None:
     """The scheme is read without regard to case, as HTTP says."""
-    assert Gate(path).admit(line, "payment") == "payment"
+    assert Gate(path).admit(line, "payment").namespace == "payment"
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_token_is_bound_to_its_namespaces(path: Path) -> None:
     gate = Gate(path)
     assert cause_of(gate, f"Bearer {SHOP}", "default") is Cause.FORBIDDEN
     assert cause_of(gate, f"Bearer {SHOP}", "*") is Cause.FORBIDDEN
-    assert gate.admit(f"Bearer {ALL}", "checkout") == "checkout"
+    assert gate.admit(f"Bearer {ALL}", "checkout").namespace == "checkout"
 
 
 @pytest.mark.parametrize("namespace", [None, ""])
@@ -87,9 +87,9 @@ def test_request_without_a_namespace_takes_the_tokens_first(
     path: Path, namespace: str | None
 ) -> None:
     """Or `default` where it may; an empty header is none."""
-    assert Gate(path).admit(f"Bearer {SHOP}", namespace) == "checkout"
-    assert Gate(path).admit(f"Bearer {ALL}", namespace) == "default"
-    assert Gate(None).admit(None, namespace) == "default"
+    assert Gate(path).admit(f"Bearer {SHOP}", namespace).namespace == "checkout"
+    assert Gate(path).admit(f"Bearer {ALL}", namespace).namespace == "default"
+    assert Gate(None).admit(None, namespace).namespace == "default"
 
 
 def test_refusal_repeats_little_of_a_long_namespace(path: Path) -> None:
@@ -104,7 +104,7 @@ def test_changed_file_is_read_again(path: Path) -> None:
     gate = Gate(path)
     path.write_text("another-secret default\n")
     gate.refresh()
-    assert gate.admit("Bearer another-secret", None) == "default"
+    assert gate.admit("Bearer another-secret", None).namespace == "default"
     assert cause_of(gate, f"Bearer {ALL}") is Cause.UNAUTHENTICATED
 
 
@@ -116,13 +116,13 @@ def test_replaced_file_is_read_again(path: Path) -> None:
     os.utime(new, ns=(found.st_atime_ns, found.st_mtime_ns))
     new.replace(path)
     gate.refresh()
-    assert gate.admit("Bearer shop-secret-2", None) == "checkout"
+    assert gate.admit("Bearer shop-secret-2", None).namespace == "checkout"
 
 
 @pytest.mark.parametrize(
     "broken", [b"short\n", b"", b"\xff\xfe\x00binary", b"a-good-secret two three\n"]
 )
-def test_broken_file_changes_nothing(
+def test_broken_file_lets_nobody_in(
     path: Path, broken: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It is complained about once, not with every look; a good one is taken again."""
@@ -131,22 +131,64 @@ def test_broken_file_changes_nothing(
     with caplog.at_level(logging.ERROR):
         gate.refresh()
         gate.refresh()
-    assert gate.admit(f"Bearer {ALL}", None) == "default"
+    assert cause_of(gate, f"Bearer {ALL}") is Cause.UNAVAILABLE
+    assert gate.problem is not None
     assert len(caplog.records) == 1
     path.write_text("another-secret\n")
     gate.refresh()
-    assert gate.admit("Bearer another-secret", None) == "default"
+    assert gate.problem is None
+    assert gate.admit("Bearer another-secret", None).namespace == "default"
 
 
-def test_missing_file_changes_nothing(path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Tokens stay as they were until it is back."""
+def test_missing_file_lets_nobody_in(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """They are asked to come again: exporters throw away what is refused for good."""
     gate = Gate(path)
     path.unlink()
     with caplog.at_level(logging.ERROR):
         gate.refresh()
         gate.refresh()
-    assert gate.admit(f"Bearer {ALL}", None) == "default"
+    assert cause_of(gate, f"Bearer {ALL}") is Cause.UNAVAILABLE
     assert len(caplog.records) == 1
+    path.write_text(TEXT)
+    gate.refresh()
+    assert gate.admit(f"Bearer {ALL}", None).namespace == "default"
+
+
+def test_token_has_its_roles_in_their_namespaces(path: Path) -> None:
+    """And no other anywhere; a digest stands for its token."""
+    path.write_text(
+        f"{SHOP} ingest=checkout,payment query=checkout\nsha256:{digest_of(ALL).hex()} admin=*\n"
+    )
+    gate = Gate(path)
+    shop, boss = (gate.caller(f"Bearer {token}") for token in (SHOP, ALL))
+    assert shop.namespace(Role.INGEST, "payment") == "payment"
+    assert shop.readable([Role.QUERY], None) == {"checkout"}
+    assert shop.readable([Role.QUERY, Role.INGEST], None) == {"checkout", "payment"}
+    for role, asked in ((Role.QUERY, "payment"), (Role.SUBSCRIBE, "checkout"), (Role.ADMIN, None)):
+        with pytest.raises(Refusal) as refused:
+            shop.readable([role], asked)
+        assert refused.value.cause is Cause.FORBIDDEN
+    assert (shop.oversees, boss.oversees) == (False, True)
+    assert cause_of(gate, f"Bearer {ALL}") is Cause.FORBIDDEN  # admin does not send
+
+
+def test_token_of_the_first_release_has_what_it_had(path: Path) -> None:
+    """Everything but `admin`; one of all namespaces oversees them as before."""
+    shop, other = (Gate(path).caller(f"Bearer {token}") for token in (SHOP, ALL))
+    for role in (Role.INGEST, Role.QUERY, Role.SUBSCRIBE):
+        assert shop.readable([role], None) == {"checkout", "payment"}
+    assert Role.ADMIN not in shop.grants
+    assert (shop.oversees, other.oversees) == (False, True)
+
+
+def test_withdrawn_or_changed_token_is_noticed(path: Path) -> None:
+    """By whoever was let in with it; the others go on."""
+    gate = Gate(path)
+    shop, other = (gate.caller(f"Bearer {token}") for token in (SHOP, ALL))
+    path.write_text(TEXT.replace("checkout,payment", "checkout"))
+    gate.check(other)
+    with pytest.raises(Refusal, match="withdrawn or changed"):
+        gate.check(shop)
 
 
 @pytest.mark.parametrize(
@@ -160,13 +202,18 @@ def test_missing_file_changes_nothing(path: Path, caplog: pytest.LogCaptureFixtu
         "good-secret ,\n",
         "good-secret a,,b\n",
         "good-secret a/b\n",
+        "good-secret qurey=a\n",
+        "good-secret query=a b\n",
+        "good-secret query=\n",
+        "good-secret query=a query=b\n",
     ],
 )
 def test_file_that_makes_no_sense_is_an_error(path: Path, text: str) -> None:
     """At the start, before anybody comes in by mistake."""
     path.write_text(text)
     with pytest.raises(InvalidSetting):
-        Gate(path)
+        read_tokens(path)
+    assert cause_of(Gate(path), "Bearer good-secret") is Cause.UNAVAILABLE
 
 
 def test_error_of_a_line_does_not_repeat_it(path: Path) -> None:
@@ -182,13 +229,13 @@ def test_number_sign_within_a_token_belongs_to_it(path: Path) -> None:
     path.write_text("long-enough#and-more\n")
     gate = Gate(path)
     assert cause_of(gate, "Bearer long-enough") is Cause.UNAUTHENTICATED
-    assert gate.admit("Bearer long-enough#and-more", None) == "default"
+    assert gate.admit("Bearer long-enough#and-more", None).namespace == "default"
 
 
 def test_mark_of_utf8_is_no_part_of_a_token(path: Path) -> None:
     """Some editors put it at the start of a file."""
     path.write_bytes(b"\xef\xbb\xbfgood-secret\n")
-    assert Gate(path).admit("Bearer good-secret", None) == "default"
+    assert Gate(path).admit("Bearer good-secret", None).namespace == "default"
 
 
 def test_tokens_are_not_kept(path: Path) -> None:

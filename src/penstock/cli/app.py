@@ -27,6 +27,7 @@ from penstock.cli.serve import serve
 from penstock.cli.status import status
 from penstock.cli.subscribers import subscribers
 from penstock.cli.tail import tail
+from penstock.cli.tokens import tokens
 from penstock.cli.topics import topics
 from penstock.cli.up import up
 from penstock.model.errors import PenstockError
@@ -54,6 +55,7 @@ for command in (
     status,
     subscribers,
     tail,
+    tokens,
     topics,
     up,
 ):

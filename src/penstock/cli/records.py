@@ -1,7 +1,7 @@
 """The small files in which servers, pipelines and queries note things, for `inspect` and `fsck`.
 
-    server.json, delivered.json, progress.json,
-    archive.ckpt                                    documents with a checksum
+    server.json, registrations.json,
+    delivered.json, progress.json, archive.ckpt     documents with a checksum
     <warehouse>/<table>/seen/<kind>.json            what readers found out
     repeats.tbl, repeats-<n>.tbl                    requests that a receiver has stored
     pipeline/repeats/<table>/<…>.run                rows that the pipeline has committed
@@ -28,6 +28,7 @@ from penstock.cli.inspect_store import describe_budget, time_text
 from penstock.model.errors import Damaged, FormatError, LogLocked, PenstockError
 from penstock.query.server_file import FILE as SERVER_FILE
 from penstock.server.capping import LEDGER
+from penstock.server.registrations import FILE as REGISTRATIONS_FILE
 from penstock.storage import DataDirectory, LocalFiles
 from penstock.storage.documents import read_document
 from penstock.store.outside import EARLIER_FILE
@@ -39,7 +40,8 @@ if TYPE_CHECKING:
     from penstock.model.positions import Positions
 
 _PROGRESS_FILE: Final = "pipeline/progress.json"
-_DOCUMENTS: Final = (SERVER_FILE, DELIVERED_FILE, EARLIER_FILE, _PROGRESS_FILE)
+_OF_SERVER: Final = (SERVER_FILE, REGISTRATIONS_FILE)
+_DOCUMENTS: Final = (*_OF_SERVER, DELIVERED_FILE, EARLIER_FILE, _PROGRESS_FILE)
 _NAMES: Final = frozenset(Path(name).name for name in (*_DOCUMENTS, ARCHIVED))
 _OF_SQLITE: Final = re.compile(r"(.+\.db)-(wal|shm|journal)")
 _CHECKPOINTS: Final = "checkpoints"

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from penstock import __version__
 from penstock.pipeline.flush.progress import read_progress
+from penstock.server.auth import Role
 from penstock.server.exposition import merge, pipeline_page
 from penstock.server.routing import Response, Route
 
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
 TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
 _FLUSH_S: Final = 60.0
+_FOR_ALL: Final = ("worker", "pressure", "disk_full")
+"""What anybody may know of a worker: why requests are put off, and nothing of others' data."""
 
 
 class Admin:
@@ -31,16 +34,18 @@ class Admin:
     def routes(self) -> list[Route]:
         """Probes need no token; they learn no more than well or not."""
         return [
-            Route("GET", "/healthz", self._health, is_open=True),
-            Route("GET", "/readyz", self._ready, is_open=True),
-            Route("GET", "/metrics", self._metrics),
-            Route("GET", "/api/v1/status", self._status),
-            Route("POST", "/api/v1/flush", self._flush),
+            Route("GET", "/healthz", self._health, tuple(Role), is_open=True),
+            Route("GET", "/readyz", self._ready, tuple(Role), is_open=True),
+            Route("GET", "/metrics", self._metrics, (Role.ADMIN,)),
+            Route("GET", "/api/v1/status", self._status, tuple(Role)),
+            Route("POST", "/api/v1/flush", self._flush, (Role.ADMIN,)),
         ]
 
-    async def _health(self, _: Request) -> Response:
+    async def _health(self, request: Request) -> Response:
         problems = await self._problems()
-        document = {"healthy": not problems, "problems": problems}
+        document: dict[str, Any] = {"healthy": not problems}
+        if request.caller.oversees:
+            document["problems"] = problems
         return Response.of(document, 503 if problems else 200)
 
     async def _ready(self, _: Request) -> Response:
@@ -53,8 +58,11 @@ class Admin:
         page = merge([*pages, pipeline_page(progress)])
         return Response(200, page.encode(), TEXT)
 
-    async def _status(self, _: Request) -> Response:
+    async def _status(self, request: Request) -> Response:
         reports = [report for report in await self._reports("report") if report]
+        if not request.caller.oversees:
+            shown = [{k: v for k, v in report.items() if k in _FOR_ALL} for report in reports]
+            return Response.of({"version": __version__, "workers": shown})
         workers = [
             {k: v for k, v in report.items() if k not in ("id", "metrics")} for report in reports
         ]
@@ -80,4 +88,4 @@ class Admin:
             problems += report.get("failures", [])
             if report.get("disk_full"):
                 problems.append("the disk is full")
-        return problems
+        return list(dict.fromkeys(problems))  # what ails all of them is said once

@@ -1,7 +1,7 @@
 """Bundles for remote subscribers: handed out on a stream, answered by other calls.
 
 A stream holds what it has handed out until it is answered, or the stream ends: then it is delivered
-again, as with any other subscriber.
+again, as with any other subscriber. A name that nobody registered is one with its first answer.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Deliveries:
         with self._lock:
             self._streams += 1
         try:
-            with store.subscribe(subscriber) as subscription:
+            with store.visit(subscriber) as subscription:
                 last = time.monotonic()
                 while not self._stopping.is_set():
                     if self._is_full(held, most):

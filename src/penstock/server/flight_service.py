@@ -22,11 +22,12 @@ import pyarrow.flight as pf
 
 from penstock.model.errors import ServerUnreachable
 from penstock.query.flight import worker_client
-from penstock.server.auth import NAMESPACE_HEADER, Gate
+from penstock.server.auth import NAMESPACE_HEADER, Caller, Gate, Role, Standing
 from penstock.server.lakes import lake_settings
 from penstock.server.refusals import Cause, Refusal
+from penstock.server.registrations import MAY_REGISTER, TOO_MANY, Registered, Registrations
 from penstock.server.worker_flight import ACTIONS, number, question, text, told, told_batches, topic
-from penstock.store.outside import OWN_NAMES
+from penstock.store.outside import is_own_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,13 +40,43 @@ TABLES: Final = ("spans", "logs", "metrics")
 TIERS: Final = ("hot", "warm")
 _MOST_LOOKS: Final = 2
 """At once: each holds the rows of a table."""
+_ANSWERING: Final = (Role.SUBSCRIBE,)
+_ROLES_OF: Final = dict.fromkeys(("register", "unregister"), (Role.SUBSCRIBE, Role.ADMIN))
+"""Who may call an action; all others are answers."""
 
 
 class _Admitted(pf.ServerMiddleware):  # type: ignore[misc]  # pyarrow has no types
-    """What the caller may see."""
+    """Who calls, and the namespace that it narrows itself to."""
 
-    def __init__(self, namespaces: frozenset[str] | None) -> None:
-        self.namespaces = namespaces
+    def __init__(self, gate: Gate, caller: Caller, asked: str | None) -> None:
+        self.caller = caller
+        self._gate = gate
+        self._asked = asked
+
+    def namespaces(self, *roles: Role) -> frozenset[str] | None:
+        """Where it has one of the roles; FlightUnauthorizedError where it has it nowhere."""
+        try:
+            return self.caller.readable(roles, self._asked)
+        except Refusal as refusal:
+            raise _error_of(refusal) from None
+
+    def while_it_stands(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The same, as long as the token of the call is as good as it was."""
+        standing = Standing(self._gate, self.caller)
+        for batch in batches:
+            try:
+                standing.check()
+            except Refusal as refusal:
+                raise _error_of(refusal) from None
+            yield batch
+
+
+def _error_of(refusal: Refusal) -> pf.FlightError:
+    kinds = {
+        Cause.UNAUTHENTICATED: pf.FlightUnauthenticatedError,
+        Cause.UNAVAILABLE: pf.FlightUnavailableError,
+    }
+    return kinds.get(refusal.cause, pf.FlightUnauthorizedError)(refusal.message)
 
 
 class _Door(pf.ServerMiddlewareFactory):  # type: ignore[misc]  # pyarrow has no types
@@ -55,19 +86,14 @@ class _Door(pf.ServerMiddlewareFactory):  # type: ignore[misc]  # pyarrow has no
         self._gate = gate
 
     def start_call(self, _: Any, headers: dict[str, list[str]]) -> _Admitted:
-        """FlightUnauthenticatedError or FlightUnauthorizedError where it may not come in."""
+        """FlightUnauthenticatedError where it may not come in."""
         values = {name.lower(): each[0] for name, each in headers.items() if each}
         try:
             self._gate.refresh()
-            asked = values.get(NAMESPACE_HEADER)
-            return _Admitted(self._gate.readable(values.get("authorization"), asked))
+            caller = self._gate.caller(values.get("authorization"))
         except Refusal as refusal:
-            kind = (
-                pf.FlightUnauthenticatedError
-                if refusal.cause is Cause.UNAUTHENTICATED
-                else pf.FlightUnauthorizedError
-            )
-            raise kind(refusal.message) from None
+            raise _error_of(refusal) from None
+        return _Admitted(self._gate, caller, values.get(NAMESPACE_HEADER))
 
 
 class FlightService(pf.FlightServerBase):  # type: ignore[misc]  # pyarrow has no types
@@ -76,6 +102,8 @@ class FlightService(pf.FlightServerBase):  # type: ignore[misc]  # pyarrow has n
     def __init__(self, config: Config, port: int) -> None:
         self._config = config
         self._looks = threading.BoundedSemaphore(_MOST_LOOKS)
+        most = config.limits.subscribers
+        self._registrations = Registrations(config.data_dir.absolute(), most)
         host, tls = config.listen.host, config.tls
         options: dict[str, Any] = {"middleware": {"door": _Door(Gate(config.auth.tokens_file))}}
         if tls.certificate is not None and tls.key is not None:
@@ -90,11 +118,11 @@ class FlightService(pf.FlightServerBase):  # type: ignore[misc]  # pyarrow has n
     @told
     def do_get(self, context: Any, ticket: pf.Ticket) -> pf.FlightDataStream:
         """Rows of a table, or bundles for a subscriber."""
-        asked, seen = question(ticket.ticket), context.get_middleware("door").namespaces
+        asked, door = question(ticket.ticket), context.get_middleware("door")
         if "subscribe" in asked:
-            self._check_subscriber(asked, "subscribe", seen)
-            return self._passed_on(asked, ticket)
-        return self._rows(asked, seen)
+            _check_subscriber(asked, "subscribe", door.namespaces(Role.SUBSCRIBE))
+            return self._passed_on(asked, ticket, door)
+        return self._rows(asked, door)
 
     @told
     def do_action(self, context: Any, action: pf.Action) -> Iterator[bytes]:
@@ -102,15 +130,37 @@ class FlightService(pf.FlightServerBase):  # type: ignore[misc]  # pyarrow has n
         if action.type not in ACTIONS:
             raise pf.FlightServerError(f"there is no action {action.type[:80]!r}")
         asked = question(action.body.to_pybytes())
-        self._check_subscriber(asked, "topic", context.get_middleware("door").namespaces)
-        with self._worker(asked) as client:
-            return iter([result.body.to_pybytes() for result in client.do_action(action)])
+        door = context.get_middleware("door")
+        _check_subscriber(asked, "topic", door.namespaces(*_ROLES_OF.get(action.type, _ANSWERING)))
+        place = str(topic(asked, "topic")), number(asked, "partition")
+        one = Registered(*place, text(asked, "subscriber"))
+        asked[MAY_REGISTER] = self._may_register(action.type, door.caller, one)
+        try:
+            with self._worker(asked) as client:
+                passed = pf.Action(action.type, json.dumps(asked).encode())
+                done = [result.body.to_pybytes() for result in client.do_action(passed)]
+        except BaseException:
+            self._registrations.look_again(one)
+            raise
+        if action.type == "unregister":
+            self._registrations.leave(one)
+        return iter(done)
 
     def list_actions(self, _: Any) -> list[tuple[str, str]]:
         """Names and what they do."""
         return list(ACTIONS.items())
 
-    def _rows(self, asked: dict[str, Any], seen: frozenset[str] | None) -> pf.FlightDataStream:
+    def _may_register(self, action: str, caller: Caller, one: Registered) -> bool:
+        """Whether the token has room for the subscriber; counted before anything is kept for it."""
+        if action == "unregister":
+            return False
+        has_room = self._registrations.enter(caller.identity, one)
+        if action == "register" and not has_room:
+            raise pf.FlightUnauthorizedError(TOO_MANY)
+        return has_room
+
+    def _rows(self, asked: dict[str, Any], door: _Admitted) -> pf.FlightDataStream:
+        seen = door.namespaces(Role.QUERY)
         table, tiers = text(asked, "table"), asked.get("tiers", ["hot"])
         if table not in TABLES or not isinstance(tiers, list) or any(t not in TIERS for t in tiers):
             raise pf.FlightServerError(f"table is one of {TABLES}, tiers a list of {TIERS}")
@@ -123,9 +173,12 @@ class FlightService(pf.FlightServerBase):  # type: ignore[misc]  # pyarrow has n
             stream = FreshStream(self._config, table, tiers, seen, partial=partial)
         finally:
             self._looks.release()
-        return pf.GeneratorStream(stream.schema, told_batches(stream.batches()))
+        batches = door.while_it_stands(stream.batches())
+        return pf.GeneratorStream(stream.schema, told_batches(batches))
 
-    def _passed_on(self, asked: dict[str, Any], ticket: pf.Ticket) -> pf.FlightDataStream:
+    def _passed_on(
+        self, asked: dict[str, Any], ticket: pf.Ticket, door: _Admitted
+    ) -> pf.FlightDataStream:
         stack = contextlib.ExitStack()
         client = stack.enter_context(self._worker(asked))
         try:
@@ -143,16 +196,7 @@ class FlightService(pf.FlightServerBase):  # type: ignore[misc]  # pyarrow has n
                 finally:
                     reader.cancel()  # whoever asked has gone; the worker is not to go on
 
-        return pf.GeneratorStream(schema, batches())
-
-    def _check_subscriber(
-        self, asked: dict[str, Any], key: str, seen: frozenset[str] | None
-    ) -> None:
-        namespace = topic(asked, key).namespace
-        if seen is not None and namespace not in seen:
-            raise pf.FlightUnauthorizedError(f"the namespace {namespace[:80]!r} may not be used")
-        if (name := text(asked, "subscriber")) in OWN_NAMES:
-            raise pf.FlightUnauthorizedError(f"the name {name} is the server's own")
+        return pf.GeneratorStream(schema, door.while_it_stands(batches()))
 
     @contextlib.contextmanager
     def _worker(self, asked: dict[str, Any]) -> Iterator[pf.FlightClient]:
@@ -162,6 +206,14 @@ class FlightService(pf.FlightServerBase):  # type: ignore[misc]  # pyarrow has n
                 yield client
         except ServerUnreachable as error:
             raise pf.FlightServerError(str(error)) from None
+
+
+def _check_subscriber(asked: dict[str, Any], key: str, seen: frozenset[str] | None) -> None:
+    namespace = topic(asked, key).namespace
+    if seen is not None and namespace not in seen:
+        raise pf.FlightUnauthorizedError(f"the namespace {namespace[:80]!r} may not be used")
+    if is_own_name(name := text(asked, "subscriber")):
+        raise pf.FlightUnauthorizedError(f"the name {name} is the server's own")
 
 
 class FreshStream:

@@ -66,7 +66,7 @@ class OtlpGrpc:
 
     async def _answer(self, signal: Signal, context: Any) -> bytes:
         headers = dict(context.invocation_metadata() or ())
-        namespace = self._gate.admit(
+        admitted = self._gate.admit(
             _text(headers.get("authorization")), _text(headers.get(NAMESPACE_HEADER))
         )
         self._admission.check()
@@ -74,7 +74,8 @@ class OtlpGrpc:
         with self._admission.hold(len(data)) as grow:
             body = decompress_marked(data, self._limits.decompressed)
             grow(len(body) - len(data) if body is not data else 0)
-            accepted = await self._ingest.take(signal, namespace, body)
+            admitted.check()  # the message may have taken long to come
+            accepted = await self._ingest.take(signal, admitted.namespace, body)
         return signal.response(accepted.rejected, accepted.message)
 
     async def _receive(self, context: Any) -> bytes:

@@ -74,7 +74,7 @@ class OtlpHttp:
             raise Refusal(Cause.NOT_FOUND, f"nothing is at {scope['path']}")
         if scope["method"] != "POST":
             raise Refusal(Cause.WRONG_METHOD, f"{scope['method']} is not POST")
-        namespace = self._gate.admit(headers.get("authorization"), namespace_of(headers))
+        admitted = self._gate.admit(headers.get("authorization"), namespace_of(headers))
         if kind not in (PROTOBUF, JSON):
             raise Refusal(Cause.UNSUPPORTED, f"{kind!r} is neither {PROTOBUF} nor {JSON}")
         if not announces_body(headers):
@@ -91,7 +91,8 @@ class OtlpHttp:
             warning = ""
             if kind == JSON:
                 data, warning = await _aside(self._from_json, signal, data)
-            accepted = await self._ingest.take(signal, namespace, data)
+            admitted.check()  # the body may have taken long to come
+            accepted = await self._ingest.take(signal, admitted.namespace, data)
         if kind == PROTOBUF:
             return signal.response(accepted.rejected, accepted.message)
         return _json_response(signal, accepted.rejected, accepted.message or warning)

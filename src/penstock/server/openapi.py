@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock import __version__
+from penstock.server.auth import Role
 from penstock.server.routing import JSON, Response, Route
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ _MAY_LACK: Final = {
 
 def openapi_route() -> Route:
     """Where the description is."""
-    return Route("GET", PATH, _answer)
+    return Route("GET", PATH, _answer, tuple(Role))
 
 
 async def _answer(_: Request) -> Response:

@@ -7,6 +7,7 @@ import json
 import re
 from typing import TYPE_CHECKING, Any, Final
 
+from penstock.server.auth import Role
 from penstock.server.bodies import ClientGone
 from penstock.server.refusals import Cause, Refusal
 from penstock.server.routing import JSON, Response, Route
@@ -33,8 +34,8 @@ class QueryApi:
     def routes(self) -> list[Route]:
         """What it answers."""
         return [
-            Route("POST", "/api/v1/query", self._query),
-            Route("GET", "/api/v1/traces/{trace_id}", self._trace),
+            Route("POST", "/api/v1/query", self._query, (Role.QUERY,)),
+            Route("GET", "/api/v1/traces/{trace_id}", self._trace, (Role.QUERY,)),
         ]
 
     async def _query(self, request: Request) -> Response:

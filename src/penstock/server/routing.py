@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qsl
 
-from penstock.server.auth import namespace_of
+from penstock.server.auth import NOBODY, Caller, Role, Standing, namespace_of
 from penstock.server.bodies import Body, ClientGone
 from penstock.server.heads import Headers, announces_body, headers_of, holds_body_back
 from penstock.server.refusals import Cause, Refusal, as_json, refusal_for
@@ -44,9 +44,10 @@ class Request:
     parameters: dict[str, str] = field(default_factory=dict)
     """The parts of the path that its route names."""
     namespaces: frozenset[str] | None = None
-    """Those whose rows it may see; None: all."""
+    """Those where it has a role of the route; None: all."""
     query: dict[str, str] = field(default_factory=dict)
     """What stands behind the path; of a name that is there twice, the last."""
+    caller: Caller = NOBODY
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +72,10 @@ class Route:
     method: str
     path: str
     answer: Callable[[Request], Awaitable[Response]]
+    roles: tuple[Role, ...]
+    """One of them lets in, to its namespaces; ADMIN alone: who oversees all of them."""
     is_open: bool = False
-    """Needs no token; it must tell no more than well or not."""
+    """Needs no token; it must tell no more than well or not to who has none."""
 
     def match(self, path: str) -> dict[str, str] | None:
         """Its parameters, where the path is one of its."""
@@ -96,10 +99,11 @@ class Router:
             return
         headers: Headers = {}
         linger: Callable[[], Awaitable[None]] | None = None
+        standing: Standing | None = None
         body = Body(receive, held_back=holds_body_back(scope))
         try:
             headers = headers_of(scope)
-            response = await self._respond(scope, headers, body)
+            response, standing = await self._respond(scope, headers, body)
         except ClientGone:
             return
         except Exception as error:  # noqa: BLE001 - whatever it was, the client must hear of it
@@ -109,20 +113,20 @@ class Router:
                 linger = functools.partial(body.linger, refusal, self._limits)
         self._held += len(response.body)
         try:
-            await self._send(send, response, linger, with_body=scope["method"] != "HEAD")
+            with_body = scope["method"] != "HEAD"
+            await self._send(send, response, standing, linger, with_body=with_body)
         finally:
             self._held -= len(response.body)
 
-    async def _respond(self, scope: Scope, headers: dict[str, str], body: Body) -> Response:
+    async def _respond(
+        self, scope: Scope, headers: dict[str, str], body: Body
+    ) -> tuple[Response, Standing | None]:
+        """The answer, and what must hold while it is sent."""
         found = [
             (each, at) for each in self.routes if (at := each.match(scope["path"])) is not None
         ]
-        namespaces: frozenset[str] | None = frozenset()
         self._check_origin(headers)
-        if not any(route.is_open for route, _ in found):
-            self._gate.refresh()
-            asked = namespace_of(headers)
-            namespaces = self._gate.readable(headers.get("authorization"), asked)
+        caller = self._caller(headers, is_open=any(route.is_open for route, _ in found))
         if self._held > _MOST_HELD_BYTES:
             text = "clients have not taken their answers yet"
             raise Refusal(Cause.BUSY, text, retry_after_s=1.0)
@@ -131,10 +135,26 @@ class Router:
         method = "GET" if scope["method"] == "HEAD" else scope["method"]
         for route, parameters in found:
             if route.method == method:
+                namespaces = _namespaces(route, caller, namespace_of(headers))
                 query = dict(parse_qsl(scope.get("query_string", b"").decode("latin-1")))
-                return await route.answer(Request(headers, body, parameters, namespaces, query))
+                request = Request(headers, body, parameters, namespaces, query, caller)
+                response, standing = await route.answer(request), None
+                if not route.is_open:
+                    self._gate.check(caller)  # an answer may have taken long
+                    standing = Standing(self._gate, caller)
+                return response, standing
         wanted = ", ".join(route.method for route, _ in found)
         raise Refusal(Cause.WRONG_METHOD, f"{scope['path']} takes {wanted}")
+
+    def _caller(self, headers: Headers, *, is_open: bool) -> Caller:
+        """Who asks; NOBODY where anybody may, and this one is not known."""
+        self._gate.refresh()
+        try:
+            return self._gate.caller(headers.get("authorization"))
+        except Refusal:
+            if is_open:
+                return NOBODY
+            raise
 
     def _check_origin(self, headers: dict[str, str]) -> None:
         """Without tokens a browser could be made to ask by any page that it shows."""
@@ -148,21 +168,25 @@ class Router:
         self,
         send: Send,
         response: Response,
+        standing: Standing | None,
         linger: Callable[[], Awaitable[None]] | None,
         *,
         with_body: bool,
     ) -> None:
-        """Piece by piece; a client that takes none of them for long is left."""
+        """Piece by piece; left is who takes none for long, or whose token is withdrawn."""
         status, head = response.status, _head(response)
         await send({"type": "http.response.start", "status": status, "headers": head})
         body = memoryview(response.body if with_body else b"")
         for at in range(0, len(body), _PIECE_BYTES):
             piece = {"type": "http.response.body", "body": bytes(body[at : at + _PIECE_BYTES])}
             try:
+                if standing is not None:
+                    standing.check()
                 async with asyncio.timeout(self._limits.timeout):
                     await send({**piece, "more_body": True})
-            except TimeoutError:
-                _LOG.warning("a client does not take its answer and is left")
+            except (TimeoutError, Refusal) as error:
+                why = str(error) or "it does not take it"
+                _LOG.warning("a client is left in the middle of its answer: %s", why)
                 return
         if linger is not None:
             await linger()
@@ -185,6 +209,16 @@ class Router:
             extra.append(("allow", ", ".join(wanted)))
         document = json.dumps(as_json(refusal.status())).encode()
         return Response(refusal.cause.http_status, document, headers=tuple(extra))
+
+
+def _namespaces(route: Route, caller: Caller, asked: str | None) -> frozenset[str] | None:
+    """What it may see there; Refusal where that is nothing."""
+    if route.is_open:
+        return frozenset()
+    if route.roles == (Role.ADMIN,):
+        caller.check_oversees()
+        return None
+    return caller.readable(route.roles, asked)
 
 
 def _head(response: Response) -> list[tuple[bytes, bytes]]:

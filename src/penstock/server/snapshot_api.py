@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Final
 
 from penstock.model.clock import SystemClock
+from penstock.server.auth import Role
 from penstock.server.query_api import partial_of
 from penstock.server.refusals import Cause, Refusal
 from penstock.server.routing import Response, Route
@@ -32,7 +33,7 @@ class SnapshotApi:
 
     def routes(self) -> list[Route]:
         """What it answers."""
-        return [Route("POST", "/api/v1/hot-snapshot", self._snapshot)]
+        return [Route("POST", "/api/v1/hot-snapshot", self._snapshot, (Role.QUERY,))]
 
     async def _snapshot(self, request: Request) -> Response:
         if request.namespaces is not None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from penstock.model.errors import InvalidSetting, PenstockError
 from penstock.model.settings import MIB
 from penstock.query.server_file import RunningServer, own_ticks, remove_server_file
-from penstock.server.auth import Gate
+from penstock.server.auth import read_tokens
 from penstock.server.capping import capped_dedupe, check_cap, survey
 from penstock.server.child import Child, FlightChild
 from penstock.server.http_server import http_server, reserve
@@ -70,7 +70,8 @@ def check(config: Config) -> None:
         from penstock.server.buffer_keeping import check_buffer
 
         check_buffer(config)
-    Gate(config.auth.tokens_file)
+    if config.auth.tokens_file is not None:
+        read_tokens(config.auth.tokens_file)
 
 
 def _check_tls(config: Config) -> None:

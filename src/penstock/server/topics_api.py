@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
+from penstock.server.auth import Role
 from penstock.server.routing import Response, Route
 
 if TYPE_CHECKING:
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from penstock.server.routing import Request
 
 _ANSWER_S: Final = 5.0
+_READERS: Final = (Role.QUERY, Role.SUBSCRIBE, Role.ADMIN)
 
 
 class TopicsApi:
@@ -25,8 +27,8 @@ class TopicsApi:
     def routes(self) -> list[Route]:
         """What it answers."""
         return [
-            Route("GET", "/api/v1/topics", self._topics),
-            Route("GET", "/api/v1/subscribers", self._subscribers),
+            Route("GET", "/api/v1/topics", self._topics, _READERS),
+            Route("GET", "/api/v1/subscribers", self._subscribers, _READERS),
         ]
 
     async def _topics(self, request: Request) -> Response:

@@ -100,10 +100,11 @@ class Worker:
 
     def report(self) -> dict[str, Any]:
         """What the supervisor asks for."""
+        problem = self._gate.problem
         return {
             "worker": self._number,
             "pid": os.getpid(),
-            "failures": self._keeping.failures(),
+            "failures": [*self._keeping.failures(), *([problem] if problem else [])],
             "pressure": self._admission.pressure,
             "disk_full": self._admission.disk_full,
             "in_flight_bytes": self._admission.in_flight_bytes,

@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import pyarrow.flight as pf
 
-from penstock.model.errors import InvalidArgument, PenstockError
+from penstock.model.errors import InvalidArgument, PenstockError, SubscriberUnknown
 from penstock.model.topics import Topic
 from penstock.query.flight import END, NOT_OPEN, SCHEMA, socket_name
 from penstock.query.remote import DELIVERIES
 from penstock.query.server_file import SOCKETS
 from penstock.server.deliveries import ANSWERS, MOST_HELD, Deliveries
 from penstock.server.hot_stream import HotStream
+from penstock.server.registrations import MAY_REGISTER, TOO_MANY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -135,6 +136,8 @@ class WorkerFlight(pf.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
             return {"registered": False}
         if what not in ANSWERS:
             raise InvalidArgument(f"{what!r} is none of {', '.join(ACTIONS)}")
+        if not asked.get(MAY_REGISTER, True) and not store.is_registered(name):
+            raise SubscriberUnknown(TOO_MANY)
         return {"answered": self._deliveries.answer(store, name, what, asked)}
 
     def _subscribe(self, asked: dict[str, Any]) -> pf.FlightDataStream:

@@ -2,7 +2,8 @@
 
 Each subscriber has a feed: where it goes on, what is handed out, what is to be tried again and
 when. Feeds share nothing, so a slow subscriber holds up nobody. Feeds live in memory; what must
-survive is in the state.
+survive is in the state. A visitor has a feed and no place in the state: nothing is kept for it, and
+nothing of it remains, until its first answer makes it a subscriber.
 """
 
 from __future__ import annotations
@@ -12,11 +13,13 @@ import functools
 import heapq
 import logging
 import math
+import weakref
 from typing import TYPE_CHECKING, NamedTuple
 
 from penstock.log.commit import Commit
 from penstock.model.errors import Damaged, SubscriberUnknown
-from penstock.store.format import Answered, Outcome
+from penstock.store.format import Answered, Outcome, Registered
+from penstock.store.state import SubscriberState
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,12 +31,13 @@ if TYPE_CHECKING:
     from penstock.segment import StoredBundle
     from penstock.store.journal import Journal
     from penstock.store.segments import SegmentFolder
-    from penstock.store.state import SubscriberState
 
 _LOG = logging.getLogger(__name__)
 
 Place = tuple[int, int]
 """A bundle: segment_seq and index."""
+_NO_NUMBER = -1
+"""Of a visitor, whom the state does not know."""
 
 
 class Claim:
@@ -109,6 +113,8 @@ class Hub:
         self.damaged: set[int] = set()
         """Segments of which something could not be read."""
         self._feeds = {n: Feed(each) for n, each in journal.state.subscribers.items()}
+        self._visits: weakref.WeakValueDictionary[str, Feed] = weakref.WeakValueDictionary()
+        """By name; a feed goes with the last who holds it."""
 
     def feed(self, name: str) -> Feed:
         """The feed of a registered subscriber."""
@@ -117,6 +123,25 @@ class Hub:
             if state is None:
                 raise SubscriberUnknown(f"no subscriber is called {name!r}")
             return self._feeds.setdefault(state.number, Feed(state))
+
+    def visit(self, name: str, start_seq: int) -> Feed:
+        """The feed of a name, registered or not; all who visit under one name share one."""
+        with self._journal.lock:
+            if self._journal.state.named(name) is not None:
+                return self.feed(name)
+            feed = self._visits.get(name)
+            if feed is None:
+                feed = self._visits[name] = Feed(SubscriberState(_NO_NUMBER, name, start_seq))
+            return feed
+
+    def adopt(self, number: int) -> None:
+        """Who visits under the name of a new subscriber goes on as that."""
+        with self._journal.lock:
+            state = self._journal.state.subscribers[number]
+            feed = self._visits.pop(state.name, None)
+            if feed is not None:
+                feed.state = state
+                self._feeds[number] = feed
 
     def in_flight(self, number: int) -> int:
         """How many bundles a subscriber holds."""
@@ -140,7 +165,7 @@ class Hub:
     def wake_all(self) -> None:
         """There is something new, or the store is over."""
         with self._journal.lock:
-            for feed in self._feeds.values():
+            for feed in (*self._feeds.values(), *self._visits.values()):
                 feed.wake()
 
     # --- taking --------------------------------------------------------------------------------
@@ -241,7 +266,8 @@ class Hub:
                     self._segments.keep_aside(seq)
                 text = "%s: bundle %d of segment %d is lost: %s"
                 _LOG.error(text, feed.state.name, index, seq, error)
-                self._record(feed, Outcome.LOST, seq, index)
+                if feed.state.number != _NO_NUMBER:  # what a visitor cannot have is not noted
+                    self._record(feed, Outcome.LOST, seq, index)
         return None
 
     # --- answering -----------------------------------------------------------------------------
@@ -254,6 +280,8 @@ class Hub:
             self._check()
             if feed.gone:
                 raise SubscriberUnknown(f"the subscriber {feed.state.name!r} was unregistered")
+            if feed.state.number == _NO_NUMBER:
+                self._register(feed)
             mine = feed.claims.get(place) is claim
             if mine or outcome is not Outcome.NACKED:
                 feed.claims.pop(place, None)
@@ -266,6 +294,13 @@ class Hub:
                 heapq.heappush(feed.retries, (self.clock.monotonic() + pause, place))
             feed.wake()
         return commit
+
+    def _register(self, feed: Feed) -> None:
+        """In the log before the answer, and so durable with it or before it."""
+        state = self._journal.state
+        number, start_seq = state.next_subscriber, feed.state.floor
+        self._journal.record(Registered(number, start_seq, feed.state.name))
+        self.adopt(number)
 
     def release(self, feed: Feed, place: Place, claim: Claim) -> None:
         """Takes a bundle back that nobody answered."""

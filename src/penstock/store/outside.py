@@ -18,6 +18,7 @@ no identity.
 from __future__ import annotations
 
 import os
+import unicodedata
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -35,7 +36,8 @@ if TYPE_CHECKING:
 LAKE: Final = "lake"
 """The subscriber that takes segments to the lake. A server knows it from a store's opening on."""
 OWN_NAMES: Final = frozenset({LAKE, "archive"})
-"""Nobody may answer in these names from the network: what they let go of is deleted."""
+"""Nobody may answer in these names from the network: what they let go of is deleted. The one list
+of them; who takes data from every store is named here first."""
 FILE: Final = "pipeline/delivered.json"
 """In a data directory."""
 EARLIER_FILE: Final = "pipeline/delivered-before.json"
@@ -44,6 +46,11 @@ by it, but a lake that was given something is not one that was never there."""
 _KIND: Final = "delivered"
 _VERSION: Final = 2
 _FIRST_VERSION: Final = 1
+
+
+def is_own_name(name: str) -> bool:
+    """Whether it is one of them, or would be taken for one: case and width make no difference."""
+    return unicodedata.normalize("NFKC", name).strip().casefold() in OWN_NAMES
 
 
 class Taken(NamedTuple):

@@ -48,10 +48,22 @@ class Registration(abc.ABC):
         self.activate(name)
         return Subscription(self._hub, self._hub.feed(name))
 
+    def visit(self, name: str, start: Start = "earliest") -> Subscription:
+        """As `subscribe`, but a new name becomes known with its first answer, durably with that.
+
+        Until then nothing is kept for it, and when everybody who visits under it has gone nothing
+        of it is left: a name that was mistyped costs nothing.
+        """
+        _check_name(name)
+        with self._journal.lock:
+            self._check()
+            if self._journal.state.named(name) is None:
+                return Subscription(self._hub, self._hub.visit(name, self._start_seq(start)))
+        return self.subscribe(name, start)
+
     def register(self, name: str, start: Start = "earliest") -> bool:
         """Makes the name known, durably: from now on everything is kept for it. False: it was."""
-        if not isinstance(name, str) or not 0 < len(name.encode()) <= NAME_BYTES:
-            raise InvalidArgument(f"a subscriber's name has 1 to {NAME_BYTES} bytes, not {name!r}")
+        _check_name(name)
         with self._journal.lock:
             self._check()
             state = self._journal.state
@@ -59,6 +71,7 @@ class Registration(abc.ABC):
                 return False
             number = state.next_subscriber
             commit = self._journal.record(Registered(number, self._start_seq(start), name))
+            self._hub.adopt(number)
             self._journal.compact()  # so that two files know of it
         self._wait_or_undo(commit, Unregistered(number))
         self._ask_for_maintenance()  # what it does not want may now be nobody's
@@ -186,3 +199,8 @@ class Registration(abc.ABC):
             with self._journal.lock, contextlib.suppress(PenstockError):
                 self._journal.record(undo)
             raise
+
+
+def _check_name(name: object) -> None:
+    if not isinstance(name, str) or not 0 < len(name.encode()) <= NAME_BYTES:
+        raise InvalidArgument(f"a subscriber's name has 1 to {NAME_BYTES} bytes, not {name!r}")
