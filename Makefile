@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: help setup demo test soak interop lint bench clean
+.PHONY: help setup demo test away soak interop lint bench clean
 help:            ## what there is
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):[^#]*## /\1\t/' | expand -t 10
 
@@ -23,7 +23,11 @@ demo: $(VENV)/.installed         ## a guided tour, from an append to a repaired 
 	@$(BIN)/penstock demo $(if $(KEEP),--keep)
 
 test: $(VENV)/.installed         ## the tests, under seven minutes on two cores (SEED=1 their order, LOAD=2 a busy machine)
-	@$(BIN)/python -m pytest -q -n 3 --dist loadgroup --no-loadscope-reorder -m 'not soak and not interop' \
+	@$(BIN)/python -m pytest -q -n 3 --dist loadgroup --no-loadscope-reorder -m 'not away and not soak and not interop' \
+		$(if $(SEED),--seed $(SEED)) $(if $(LOAD),--load $(LOAD))
+
+away: $(VENV)/.installed         ## as it is deployed: clusters, a Spark for each command, commands that are killed
+	@$(BIN)/python -m pytest -q -n 2 --dist loadgroup --no-loadscope-reorder -m 'away and not soak' \
 		$(if $(SEED),--seed $(SEED)) $(if $(LOAD),--load $(LOAD))
 
 soak: $(VENV)/.installed         ## the long sweeps, and the tests on a busy machine

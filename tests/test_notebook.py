@@ -52,6 +52,7 @@ def test_notebook_is_kept_without_outputs() -> None:
     assert [cell.id for cell in cells if cell.get("outputs") or cell.get("execution_count")] == []
 
 
+@pytest.mark.away
 def test_every_cell_runs(ran: dict[str, Any]) -> None:
     """In their order, and none of them complains."""
     assert [cell.execution_count for cell in ran.values()] == list(range(1, len(ran) + 1))
@@ -59,6 +60,7 @@ def test_every_cell_runs(ran: dict[str, Any]) -> None:
     assert streams == []
 
 
+@pytest.mark.away
 @pytest.mark.parametrize("name", PLOTS)
 def test_plots_are_pictures_of_something(name: str, ran: dict[str, Any]) -> None:
     """Each has lines and colours enough that it cannot be empty."""
@@ -68,6 +70,7 @@ def test_plots_are_pictures_of_something(name: str, ran: dict[str, Any]) -> None
     assert len(np.unique(colours)) > 100
 
 
+@pytest.mark.away
 def test_all_services_are_in_the_summary(ran: dict[str, Any]) -> None:
     """The table that the lake is summed up in."""
     [shown] = ran["summary"].outputs

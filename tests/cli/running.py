@@ -67,7 +67,7 @@ class Answer(NamedTuple):
 
 def run(*arguments: str | Path) -> Answer:
     """Runs a command in this process, from its arguments to its exit code."""
-    out, err = io.StringIO(), io.StringIO()
+    out, err = _Output(), _Output()
     argv = ["penstock", *map(str, arguments)]
     with (
         mock.patch.object(sys, "argv", argv),
@@ -77,8 +77,21 @@ def run(*arguments: str | Path) -> Answer:
         try:
             main()
         except SystemExit as end:
-            return Answer(int(end.code or 0), out.getvalue(), err.getvalue())
+            return Answer(int(end.code or 0), out.text, err.text)
     raise AssertionError("a command ends with an exit code")
+
+
+class _Output(io.TextIOWrapper):
+    """Takes text and, as a pipe does, bytes."""
+
+    def __init__(self) -> None:
+        self._bytes = io.BytesIO()
+        super().__init__(self._bytes, encoding="utf-8", write_through=True)
+
+    @property
+    def text(self) -> str:
+        """All that was written."""
+        return self._bytes.getvalue().decode()
 
 
 def start(*arguments: str | Path, stdout: int | IO[bytes] = subprocess.PIPE) -> subprocess.Popen:

@@ -27,6 +27,7 @@ def _settings(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PENSTOCK_PIPELINE_FLUSH_MAX_AGE_SECS", "1")
 
 
+@pytest.mark.away
 def test_what_is_sent_arrives_in_the_lake(tmp_path: Path) -> None:
     """One command from OTLP to a table; SIGTERM ends it with 0."""
     process = start("up", "--data-dir", tmp_path / "data", "--master", "local[1]")

@@ -12,7 +12,7 @@ from typing import IO
 
 import pytest
 
-from tests.cli.running import finish, start
+from tests.cli.running import run
 from tests.edges.http_cases import CASES, H2C, HALF_CLOSED, KEPT, LEFT, SECTIONS, Case, upgrade
 from tests.server import http2
 from tests.server.running import ROOT, Server, serving
@@ -54,7 +54,7 @@ def outcome(server: Server) -> Outcome:
 
 def query(server: Server, sql: str) -> list[dict[str, str]]:
     """As users ask."""
-    answer = finish(start("query", "--data-dir", server.ready["data_dir"], "--format", "json", sql))
+    answer = run("query", "--data-dir", server.ready["data_dir"], "--format", "json", sql)
     assert answer.code == 0, answer.err
     rows: list[dict[str, str]] = json.loads(answer.out)
     return rows

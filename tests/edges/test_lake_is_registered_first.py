@@ -10,11 +10,13 @@ import pytest
 
 from penstock.otel import Signal
 from penstock.query.remote import RemoteSubscriber
-from tests.cli.running import finish, run, start
+from tests.cli.running import run
+from tests.cli.test_pipeline import session, warm
 from tests.patience import until
 from tests.server.running import Server, serving
 from tests.server.samples import traces
 
+__all__ = ["session", "warm"]
 NAMESPACES = [f"team-{number}" for number in range(10)]
 NO_LAKE = {"lake": {"enabled": False}}
 
@@ -51,6 +53,7 @@ def segments(data: Path) -> list[Path]:
     return sorted(data.glob("topics/*/*/*/segments/*.seg"))
 
 
+@pytest.mark.usefixtures("warm")
 def test_every_row_reaches_the_lake_though_another_was_quicker(tmp_path: Path) -> None:
     """Ten new topics, each with a remote subscriber that acknowledges at once."""
     data = tmp_path / "data"
@@ -60,10 +63,10 @@ def test_every_row_reaches_the_lake_though_another_was_quicker(tmp_path: Path) -
     assert {row["topic"] for row in registered(data) if row["subscriber"] == "lake"} == {
         f"/{namespace}/traces" for namespace in NAMESPACES
     }
-    ran = finish(start("pipeline", "run", "--once", "--data-dir", data))
+    ran = run("pipeline", "run", "--once", "--data-dir", data)
     assert ran.code == 0, ran.err
     counted = "SELECT namespace, count(*) AS n FROM spans GROUP BY namespace ORDER BY namespace"
-    answer = finish(start("query", f"--data-dir={data}", "--tier=cold", "--format=json", counted))
+    answer = run("query", f"--data-dir={data}", "--tier=cold", "--format=json", counted)
     assert answer.json == [{"namespace": each, "n": 1} for each in NAMESPACES]
 
 

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock.otel import Signal
-from tests.cli.running import finish, run, start
+from tests.cli.running import run
 from tests.cli.test_pipeline import session, warm
 from tests.edges.lake_v1 import HOT, IN_LAKE, SEALED, spans, unpacked
-from tests.patience import PATIENCE_S
 from tests.server.running import serving
 
 if TYPE_CHECKING:
@@ -25,7 +24,7 @@ ALL = sorted([*IN_LAKE, *SEALED, *HOT])
 
 def ask(data: Path, sql: str, *options: str) -> list[dict[str, Any]]:
     """`penstock query`."""
-    answer = finish(start("query", "--data-dir", data, *options, "--json", sql), PATIENCE_S)
+    answer = run("query", "--data-dir", data, *options, "--json", sql)
     assert answer.code == 0, answer.err
     found: list[dict[str, Any]] = answer.json
     return found

@@ -67,6 +67,7 @@ def files_in(folder: Path) -> list[Path]:
     return sorted(path for path in folder.glob("*/*"))
 
 
+@pytest.mark.away
 def test_next_pipeline_removes_what_a_killed_one_has_left(
     data: Path, temporary: Path, tmp_path: Path
 ) -> None:

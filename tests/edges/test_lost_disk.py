@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from penstock.otel import Signal
-from tests.cli.running import Answer, finish, run, start
+from tests.cli.running import finish, run, start
 from tests.server.running import Server, serving, until
 from tests.server.samples import traces
 from tests.servers.fixtures import s3
@@ -69,7 +69,7 @@ def lose(server: Server, data: Path) -> None:
 def names_in_lake(data: Path) -> list[str]:
     """As `penstock query` finds them."""
     question = ("--format", "json", "SELECT name FROM spans")
-    answer: Answer = finish(start("query", "--data-dir", data, *question), _SPARK_S)
+    answer = run("query", "--data-dir", data, *question)
     assert answer.code == 0, answer.err
     return sorted(row["name"] for row in json.loads(answer.out))
 
@@ -80,6 +80,7 @@ def use(s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(name.upper(), value)
 
 
+@pytest.mark.away
 @pytest.mark.timeout(400)  # Spark starts as its users start it
 def test_lost_disk_costs_nothing_that_was_uploaded(
     s3: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -21,17 +21,17 @@ from penstock.lake.settings import LakeSettings
 from penstock.lake.tables import Lake
 from penstock.lake.target import Target
 from penstock.storage import DataDirectory
-from tests.cli.running import finish, run, start
+from tests.cli.running import run
+from tests.cli.test_pipeline import session, warm
 from tests.lake.helpers import Flush, span, spans
 from tests.lake.java_tables import java_lake, metadata_of
-from tests.patience import PATIENCE_S
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
     from penstock.lake.files import LiveFile
 
-
+__all__ = ["session", "warm"]
 EVERY = set(range(28))
 EQUAL = {*range(24)} - {n for n in range(24) if n % 3 == 1}
 LIVE = {
@@ -47,7 +47,7 @@ LIVE = {
 
 def asked(data: Path, sql: str) -> list[dict[str, Any]]:
     """What `penstock query` answers."""
-    answer = finish(start("query", "--data-dir", data, "--format", "json", sql))
+    answer = run("query", "--data-dir", data, "--format", "json", sql)
     assert answer.code == 0, answer.err
     rows: list[dict[str, Any]] = answer.json
     return rows
@@ -118,14 +118,14 @@ def test_expiry_keeps_what_a_tag_or_a_branch_has(tmp_path: Path) -> None:
     assert metadata_of(data)["refs"].keys() == {"main", "before_tidying", "audit"}
 
 
+@pytest.mark.usefixtures("warm")
 @pytest.mark.parametrize("name", ["equality_deletes", "renamed_columns", "reused_names"])
 def test_compaction_changes_no_row(name: str, tmp_path: Path) -> None:
     """What was deleted stays deleted, every column keeps its values, and it is a `replace`."""
     data = java_lake(name, tmp_path / "data")
     everything = "SELECT *, _offset FROM spans ORDER BY _offset"
     before = asked(data, everything)
-    process = start("pipeline", "compact", "--min-files", "2", "--data-dir", data)
-    answer = finish(process, PATIENCE_S)
+    answer = run("pipeline", "compact", "--min-files", "2", "--data-dir", data)
     assert answer.code == 0, answer.err
     assert asked(data, everything) == before
     assert metadata_of(data)["snapshots"][-1]["summary"]["operation"] == "replace"
@@ -153,6 +153,7 @@ def overwritten(table: Table, file: LiveFile, rows: list[dict[str, Any]]) -> Non
     put_in_place(table, [file], [written], same_rows=False)
 
 
+@pytest.mark.usefixtures("warm")
 def test_compaction_makes_no_value_anew_that_a_file_has(tmp_path: Path) -> None:
     """What others wrote to promoted and derived columns stands, also beside older files."""
     data = tmp_path / "data"
@@ -166,8 +167,7 @@ def test_compaction_makes_no_value_anew_that_a_file_has(tmp_path: Path) -> None:
     changed = f"SELECT {columns} FROM spans WHERE _offset >= 8 ORDER BY _offset"  # noqa: S608 - ours
     before = asked(data, changed)
     assert before[:2] == [masked | derived] * 2
-    process = start("pipeline", "compact", "--min-files", "2", "--data-dir", data)
-    answer = finish(process, PATIENCE_S)
+    answer = run("pipeline", "compact", "--min-files", "2", "--data-dir", data)
     assert answer.code == 0, answer.err
     assert len(list(live_files(table.refresh()))) == 1
     assert asked(data, changed) == before
@@ -175,11 +175,12 @@ def test_compaction_makes_no_value_anew_that_a_file_has(tmp_path: Path) -> None:
     assert [row["attr_number"] for row in older] == [str(n) for n in range(8)]
 
 
+@pytest.mark.usefixtures("warm")
 def test_the_pipeline_stops_at_a_table_of_format_3_by_name(tmp_path: Path) -> None:
     """One sentence, and the table is as it was."""
     data = java_lake("deletion_vectors", tmp_path / "data")
     before = metadata_of(data)
-    answer = finish(start("pipeline", "run", "--once", "--data-dir", data), PATIENCE_S)
+    answer = run("pipeline", "run", "--once", "--data-dir", data)
     assert answer.code == 1
     assert "spans is of Iceberg's format 3" in answer.err
     assert "Traceback" not in answer.err

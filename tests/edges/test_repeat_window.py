@@ -18,6 +18,7 @@ from tests.pipeline.cluster import run_command
 from tests.server.running import serving
 from tests.server.samples import traces
 
+pytestmark = pytest.mark.away
 NOON_NS = 1_767_268_800 * 10**9
 _LATER = """
 inner = module.SystemClock.wall_ns

@@ -24,6 +24,7 @@ from tests.servers.fixtures import s3
 if TYPE_CHECKING:
     from tests.servers.seaweed import S3Server
 
+pytestmark = pytest.mark.away
 __all__ = ["s3"]
 
 DAYS = (dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC), dt.datetime(2026, 1, 2, 12, tzinfo=dt.UTC))

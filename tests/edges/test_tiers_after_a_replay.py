@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock.otel import Signal
-from tests.cli.running import finish, run, start
+from tests.cli.running import run
 from tests.cli.test_pipeline import data, session, warm
-from tests.patience import PATIENCE_S
 from tests.pipeline.flush.test_archive import archive, feed
 from tests.pipeline.helpers import TRACES, Data, named, spans
 from tests.server.running import serving
@@ -29,7 +28,7 @@ def found(data: Data, *options: str) -> list[str]:
     """The names of spans that `penstock query` counts, without a word of warning."""
     sql = "SELECT name FROM spans ORDER BY name"
     command = ("query", "--data-dir", data.root, *options, "--json", sql)
-    answer = finish(start(*command), PATIENCE_S)
+    answer = run(*command)
     assert (answer.code, answer.err) == (0, "")
     return [row["name"] for row in answer.json]
 

@@ -52,7 +52,7 @@ class Places:
     def ask(self, name: str, sql: str, *options: str) -> list[dict[str, Any]]:
         """`penstock query`."""
         command = ("query", *self.arguments(name), *options, "--json", sql)
-        answer = finish(start(*command), PATIENCE_S)
+        answer = run(*command)
         assert answer.code == 0, answer.err
         found: list[dict[str, Any]] = answer.json
         return found
@@ -122,6 +122,7 @@ def test_one_pipeline_takes_several_directories(places: Places) -> None:
     assert places.names("a", "warm") == places.names("b", "warm") == []
 
 
+@pytest.mark.away
 def test_pipelines_run_side_by_side(places: Places) -> None:
     """Each its own, on one lake: neither fences the other, and SIGTERM ends one over both."""
     first, second = numbered("a", 4), numbered("b", 3)
@@ -205,10 +206,10 @@ def test_a_directory_is_not_taken_for_its_copy_that_was_sealed_later(places: Pla
     for part in ("/default/traces/0", "offset 5", before[-1], remedy):
         assert part in refused.err
     question = ("query", *places.arguments("a"), "--json", "SELECT name FROM spans ORDER BY name")
-    whole = finish(start(*question), PATIENCE_S)
+    whole = run(*question)
     assert whole.is_one_sentence()
     assert remedy in whole.err
-    partial = finish(start(*question, "--partial"), PATIENCE_S)
+    partial = run(*question, "--partial")
     assert [row["name"] for row in partial.json] == [*own, *others, *common]
     assert remedy in partial.err
     assert remedy in run("status", *places.arguments("a")).out

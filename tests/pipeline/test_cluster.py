@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from tests.servers.seaweed import S3Server
 
+pytestmark = pytest.mark.away
 __all__ = ["queue_url", "s3"]
 
 

@@ -26,6 +26,7 @@ from tests.pipeline.shop import fill, lake_rows
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+pytestmark = pytest.mark.away
 _CLIENT = """
 import sys
 from penstock.pipeline import spark_session, stop_session

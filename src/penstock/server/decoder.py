@@ -21,6 +21,7 @@ from typing import IO, TYPE_CHECKING, Final, NamedTuple
 import pyarrow as pa
 
 from penstock.model.errors import PenstockError
+from penstock.server.lean import leave_out_pandas
 from penstock.store.messages import decode_raw, encode_bundle
 
 if TYPE_CHECKING:
@@ -61,6 +62,7 @@ def serve(decode: Callable[[Signal, Sequence[memoryview]], list[Answer]]) -> Non
     """Answers questions until there are no more."""
     from penstock import otel
 
+    leave_out_pandas()
     os.nice(NICENESS)
     questions, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what a library prints is no answer

@@ -29,7 +29,9 @@ MOST_STREAMS: Final = 64
 MOST_HELD: Final = 16
 """Unanswered bundles of a stream, where it does not say how many."""
 ANSWERS: Final = ("ack", "nack", "reject")
-_NOTHING: Final = pa.record_batch([pa.array([], t) for t in DELIVERIES.types], schema=DELIVERIES)
+_NOTHING: Final = pa.RecordBatch.from_arrays(
+    [pa.nulls(0, t) for t in DELIVERIES.types], schema=DELIVERIES
+)
 
 
 class Place(NamedTuple):

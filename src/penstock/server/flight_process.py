@@ -17,6 +17,7 @@ from typing import Final
 
 from penstock.server import config as configuration
 from penstock.server.flight_service import FlightService
+from penstock.server.lean import leave_out_pandas
 from penstock.server.logs import set_up_logging
 from penstock.server.parent import end_at_once, end_with_parent
 
@@ -27,6 +28,7 @@ NICENESS: Final = 5
 def main() -> None:
     """The process."""
     end_with_parent()
+    leave_out_pandas()
     os.nice(NICENESS)
     orders = json.loads(sys.stdin.readline())
     config = configuration.load(orders["config"], {}, {})

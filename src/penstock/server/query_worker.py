@@ -26,6 +26,7 @@ from penstock.model.errors import (
 )
 from penstock.server import config as configuration
 from penstock.server.lakes import lake_settings
+from penstock.server.lean import leave_out_pandas
 from penstock.server.logs import set_up_logging
 from penstock.server.parent import end_with_parent
 from penstock.server.query_frames import encode_frame, read_frame
@@ -181,6 +182,7 @@ def _warm_up() -> None:
 def main() -> None:
     """The process."""
     end_with_parent()
+    leave_out_pandas()
     os.nice(NICENESS)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     questions, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")

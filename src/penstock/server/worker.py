@@ -28,6 +28,7 @@ from penstock.server.grpc import OtlpGrpc, options
 from penstock.server.http import OtlpHttp
 from penstock.server.http_server import bind, http_server
 from penstock.server.keeping import StoreKeeping
+from penstock.server.lean import leave_out_pandas
 from penstock.server.logs import set_up_logging
 from penstock.server.parent import end_at_once, end_with_parent
 from penstock.server.tasks import watched
@@ -212,6 +213,7 @@ def say(document: dict[str, Any]) -> None:
 def main() -> None:
     """The process."""
     end_with_parent()
+    leave_out_pandas()
     with contextlib.suppress(KeyboardInterrupt):
         uvloop.run(run())
 
