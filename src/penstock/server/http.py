@@ -36,7 +36,8 @@ JSON: Final = "application/json"
 LONG_BYTES: Final = 64 * 1024
 _LONG_WORK: Final = ThreadPoolExecutor(2, "long-work")
 """Few, since each may take as much memory as the largest request."""
-_SIGNALS: Final = {signal.http_path: signal for signal in Signal}
+PATHS: Final = {signal.http_path: signal for signal in Signal}
+"""All that is answered on the port."""
 
 
 class OtlpHttp:
@@ -69,7 +70,7 @@ class OtlpHttp:
             await _send(send, 200, kind, answer)
 
     async def _answer(self, scope: Scope, body: Body, headers: dict[str, str], kind: str) -> bytes:
-        signal = _SIGNALS.get(scope["path"])
+        signal = PATHS.get(scope["path"])
         if signal is None:
             raise Refusal(Cause.NOT_FOUND, f"nothing is at {scope['path']}")
         if scope["method"] != "POST":
