@@ -9,6 +9,7 @@ end of its supervisor, and its own (`parent`).
 from __future__ import annotations
 
 import json
+import logging
 import os
 import signal
 import sys
@@ -16,11 +17,13 @@ import threading
 from typing import Final
 
 from penstock.server import config as configuration
+from penstock.server.certificates import LOOK_S
 from penstock.server.flight_service import FlightService
 from penstock.server.lean import leave_out_pandas
 from penstock.server.logs import set_up_logging
 from penstock.server.parent import end_at_once, end_with_parent
 
+_LOG = logging.getLogger(__name__)
 NICENESS: Final = 5
 """Whoever waits for an acknowledgement comes first."""
 
@@ -36,11 +39,14 @@ def main() -> None:
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    _service = FlightService(config, orders["flight_port"])  # listens while it is referred to
+    service = FlightService(config, orders["flight_port"])  # listens while it is referred to
     threading.Thread(target=_watch, daemon=True).start()
     sys.stdout.write('{"ready": true}\n')
     sys.stdout.flush()
-    stop.wait()
+    while not stop.wait(LOOK_S):
+        if service.certificates is not None and service.certificates.refresh():
+            _LOG.info("the Flight port is opened again, with the new certificates")
+            break
     os._exit(0)  # a stream may go on for ever; what it has handed out is delivered again
 
 

@@ -23,6 +23,7 @@ import pyarrow.flight as pf
 from penstock.model.errors import ServerUnreachable
 from penstock.query.flight import worker_client
 from penstock.server.auth import NAMESPACE_HEADER, Caller, Gate, Role, Standing
+from penstock.server.certificates import certificates_of
 from penstock.server.lakes import lake_settings
 from penstock.server.refusals import Cause, Refusal
 from penstock.server.registrations import MAY_REGISTER, TOO_MANY, Registered, Registrations
@@ -104,13 +105,15 @@ class FlightService(pf.FlightServerBase):  # type: ignore[misc]  # pyarrow has n
         self._looks = threading.BoundedSemaphore(_MOST_LOOKS)
         most = config.limits.subscribers
         self._registrations = Registrations(config.data_dir.absolute(), most)
-        host, tls = config.listen.host, config.tls
+        self.certificates = certificates_of(config.tls)
+        """Those that it began with: the library takes them once."""
+        host = config.listen.host
         options: dict[str, Any] = {"middleware": {"door": _Door(Gate(config.auth.tokens_file))}}
-        if tls.certificate is not None and tls.key is not None:
-            pair = (tls.certificate.read_bytes(), tls.key.read_bytes())
-            options["tls_certificates"] = [pair]
-        if tls.client_ca is not None:
-            options |= {"verify_client": True, "root_certificates": tls.client_ca.read_bytes()}
+        if self.certificates is not None:
+            now = self.certificates.now
+            options["tls_certificates"] = [(now.certificate, now.key)]
+            if now.roots is not None:
+                options |= {"verify_client": True, "root_certificates": now.roots}
         scheme = "grpc+tls" if "tls_certificates" in options else "grpc+tcp"
         name = f"[{host}]" if ":" in host else host
         super().__init__(f"{scheme}://{name}:{port}", **options)

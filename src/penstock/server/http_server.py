@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import socket
-import ssl
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -18,12 +17,14 @@ from penstock.server.refusals import Cause, Refusal
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from penstock.server.certificates import Certificates
     from penstock.server.config import Config, Limits
 
 
-def http_server(app: Any, config: Config, *, answers_half_closed: bool) -> uvicorn.Server:
+def http_server(
+    app: Any, config: Config, certificates: Certificates | None, *, answers_half_closed: bool
+) -> uvicorn.Server:
     """A server that neither logs nor handles signals; the caller brings the socket."""
-    tls = config.tls
     protocol = http_protocol(config.limits.timeout, answers_half_closed=answers_half_closed)
     bounded = _Bounded(app, config.limits)
     settings = uvicorn.Config(
@@ -36,10 +37,7 @@ def http_server(app: Any, config: Config, *, answers_half_closed: bool) -> uvico
         server_header=False,
         timeout_keep_alive=75,
         timeout_graceful_shutdown=int(max(1, config.stop_deadline)),
-        ssl_certfile=str(tls.certificate) if tls.certificate else None,
-        ssl_keyfile=str(tls.key) if tls.key else None,
-        ssl_ca_certs=str(tls.client_ca) if tls.client_ca else None,
-        ssl_cert_reqs=ssl.CERT_REQUIRED if tls.client_ca else ssl.CERT_NONE,
+        ssl_context_factory=None if certificates is None else lambda *_: certificates.context(),
     )
     server = _Server(settings)
     protocol.owner = bounded.server = server

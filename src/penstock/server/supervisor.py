@@ -8,7 +8,6 @@ import json
 import logging
 import os
 import signal
-import ssl
 import sys
 from typing import TYPE_CHECKING, Final
 
@@ -17,6 +16,7 @@ from penstock.model.settings import MIB
 from penstock.query.server_file import RunningServer, own_ticks, remove_server_file
 from penstock.server.auth import read_tokens
 from penstock.server.capping import capped_dedupe, check_cap, survey
+from penstock.server.certificates import certificates_of
 from penstock.server.child import Child, FlightChild
 from penstock.server.http_server import http_server, reserve
 from penstock.server.queries import Queries
@@ -74,23 +74,6 @@ def check(config: Config) -> None:
         read_tokens(config.auth.tokens_file)
 
 
-def _check_tls(config: Config) -> None:
-    """Reads what workers and web port will read, before they do."""
-    tls = config.tls
-    if tls.certificate is None or tls.key is None:
-        return
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    try:
-        context.load_cert_chain(tls.certificate, tls.key)
-    except (OSError, ssl.SSLError) as error:
-        raise InvalidSetting(f"tls.certificate and tls.key cannot be used: {error}") from None
-    try:
-        if tls.client_ca is not None:
-            context.load_verify_locations(tls.client_ca)
-    except (OSError, ssl.SSLError) as error:
-        raise InvalidSetting(f"tls.client_ca cannot be used: {error}") from None
-
-
 def _is_loopback(host: str) -> bool:
     try:
         return ipaddress.ip_address(host).is_loopback
@@ -103,7 +86,7 @@ class Supervisor:
 
     def __init__(self, config: Config) -> None:
         check(config)
-        _check_tls(config)
+        self._certificates = certificates_of(config.tls)
         self._config = config
         self._sockets: dict[str, socket.socket] = {}
         self._children: list[Child] = []
@@ -156,7 +139,7 @@ class Supervisor:
         queries = Queries(self._config)
         application = web_application(self._config, self._children, queries)
         # A question is given up when its client goes, which looks like one that closes its side.
-        web = http_server(application, self._config, answers_half_closed=False)
+        web = http_server(application, self._config, self._certificates, answers_half_closed=False)
         serving = asyncio.create_task(web.serve(sockets=[self._sockets["web"]]))
         serving.add_done_callback(lambda _: self._stopping.set())
         ready = watched(self._say_ready(ports), "saying that it is ready", self._fail)

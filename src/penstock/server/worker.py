@@ -24,6 +24,7 @@ from penstock.metrics import Metrics
 from penstock.server import config as configuration
 from penstock.server.admission import SAMPLE_S, Admission
 from penstock.server.auth import Gate
+from penstock.server.certificates import certificates_of
 from penstock.server.grpc import OtlpGrpc, options
 from penstock.server.http import OtlpHttp
 from penstock.server.http_server import bind, http_server
@@ -36,6 +37,7 @@ from penstock.server.tasks import watched
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from penstock.server.certificates import Certificates
     from penstock.server.config import Config
     from penstock.server.keeping import Keeping
 
@@ -56,7 +58,9 @@ class Worker:
         self._admission = Admission(config.limits, disk)
         self._gate = Gate(config.auth.tokens_file)
         ways = (self._keeping.way_in, self._gate, self._admission, config.limits)
-        self._http = http_server(OtlpHttp(*ways), config, answers_half_closed=True)
+        self._certificates = certificates_of(config.tls)
+        http = OtlpHttp(*ways)
+        self._http = http_server(http, config, self._certificates, answers_half_closed=True)
         self._otlp_grpc = OtlpGrpc(*ways)
         self._grpc: grpc.aio.Server | None = None
         self._tasks: list[asyncio.Task[None]] = []
@@ -67,11 +71,10 @@ class Worker:
         self._grpc = grpc.aio.server(options=options(self._config.limits))
         self._grpc.add_generic_rpc_handlers(self._otlp_grpc.handlers())
         address = f"{_host(self._config)}:{grpc_port}"
-        credentials = _credentials(self._config)
-        if credentials is None:
+        if self._certificates is None:
             self._grpc.add_insecure_port(address)
         else:
-            self._grpc.add_secure_port(address, credentials)
+            self._grpc.add_secure_port(address, _credentials(self._certificates))
         await self._grpc.start()
         listening = bind(self._config.listen.host, http_port)
         self._tasks = [
@@ -101,11 +104,12 @@ class Worker:
 
     def report(self) -> dict[str, Any]:
         """What the supervisor asks for."""
-        problem = self._gate.problem
+        doors = (self._gate, self._certificates)
+        shut = [each.problem for each in doors if each is not None and each.problem]
         return {
             "worker": self._number,
             "pid": os.getpid(),
-            "failures": [*self._keeping.failures(), *([problem] if problem else [])],
+            "failures": [*self._keeping.failures(), *shut],
             "pressure": self._admission.pressure,
             "disk_full": self._admission.disk_full,
             "in_flight_bytes": self._admission.in_flight_bytes,
@@ -122,6 +126,8 @@ class Worker:
             try:
                 self._admission.sample(self._keeping.make_room)
                 self._gate.refresh()
+                if self._certificates is not None:
+                    self._certificates.refresh()
                 self._keeping.sample()
             except OSError as error:
                 _LOG.error("memory and disk could not be looked at: %s", error)
@@ -141,13 +147,17 @@ def _host(config: Config) -> str:
     return f"[{host}]" if ":" in host else host
 
 
-def _credentials(config: Config) -> grpc.ServerCredentials | None:
-    tls = config.tls
-    if tls.certificate is None or tls.key is None:
-        return None
-    roots = tls.client_ca.read_bytes() if tls.client_ca is not None else None
-    pair = (tls.key.read_bytes(), tls.certificate.read_bytes())
-    return grpc.ssl_server_credentials([pair], roots, require_client_auth=roots is not None)
+def _credentials(certificates: Certificates) -> grpc.ServerCredentials:
+    """Asked for anew with each connection."""
+
+    def current() -> grpc.ServerCertificateConfiguration:
+        certificates.refresh()
+        now = certificates.now
+        pair = (now.key, now.certificate)
+        return grpc.ssl_server_certificate_configuration([pair], now.roots)
+
+    has_roots = certificates.now.roots is not None
+    return grpc.dynamic_ssl_server_credentials(current(), current, has_roots)
 
 
 async def run() -> None:
