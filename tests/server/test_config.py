@@ -44,6 +44,7 @@ SAMPLES: dict[int, tuple[Any, Any]] = {
 }
 """By kind: what people write, and what it means."""
 SPECIAL: dict[str, tuple[Any, Any]] = {
+    "file_access": ("group", "group"),
     "data_dir": ("elsewhere", Path("elsewhere")),
     "limits.memory": ("1GiB", 2**30),
     "dedupe.signals": ("logs, metrics", ("logs", "metrics")),

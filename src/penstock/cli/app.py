@@ -31,6 +31,7 @@ from penstock.cli.tokens import tokens
 from penstock.cli.topics import topics
 from penstock.cli.up import up
 from penstock.model.errors import PenstockError
+from penstock.storage.access import masked
 
 _INTERRUPTED = 130
 
@@ -69,7 +70,7 @@ def main() -> None:
     logging.basicConfig(level=logging.CRITICAL)  # what matters is in each command's answer
     try:
         # Not `cli.main`, which takes a closed pipe for a failure.
-        with cli.make_context("penstock", sys.argv[1:]) as context:
+        with masked(), cli.make_context("penstock", sys.argv[1:]) as context:
             cli.invoke(context)
         sys.exit(_flushed(0))
     except click.exceptions.Exit as end:

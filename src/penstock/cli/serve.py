@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from penstock.model.errors import PenstockError
+from penstock.storage import access
 from penstock.storage.scratch import sweep
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ def serve(file: Path | None, print_config: bool, **flags: Any) -> None:
 
         click.echo(yaml.safe_dump(configuration.document(config), sort_keys=False), nl=False)
         return
+    access.choose(config.file_access)
     sweep()
 
     async def run() -> None:
@@ -70,7 +72,9 @@ def read_config(file: Path | None, data_dir: Path) -> Config:
     """The configuration of a command that works on the data directory of a server."""
     from penstock.server import config as configuration
 
-    return configuration.load(_read(file), _environment(), {"data_dir": str(data_dir)})
+    config = configuration.load(_read(file), _environment(), {"data_dir": str(data_dir)})
+    access.choose(config.file_access)
+    return config
 
 
 def _read(file: Path | None) -> object:

@@ -24,6 +24,7 @@ from pyspark.sql import SparkSession
 from penstock.model.errors import PenstockError
 from penstock.pipeline.java import find_java
 from penstock.pipeline.noise import Relay, write_log_settings
+from penstock.storage.access import mask
 from penstock.storage.scratch import Scratch
 
 if TYPE_CHECKING:
@@ -144,6 +145,7 @@ def _conf(master: str, app: str, settings: Mapping[str, str], scratch: Path) -> 
 def _defaults(master: str) -> dict[str, str]:
     chosen = {
         "spark.driver.memory": DRIVER_MEMORY,
+        "spark.hadoop.fs.permissions.umask-mode": f"{mask():03o}",  # it does not ask the process
         "spark.sql.catalogImplementation": "in-memory",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",

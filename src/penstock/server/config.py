@@ -262,6 +262,9 @@ class Config:
     """Everything that a server is told."""
 
     data_dir: Path = _key(Path("data"), FOLDER, "the data")
+    file_access: str = _key(
+        "owner", one_of("owner", "group", "all"), "who may read what is written there"
+    )
     workers: int = _key(1, INTEGER, "receiving processes; each has its partition of every topic")
     stop_deadline: float = _key(30.0, DURATION, "the longest that stopping may take")
     listen: Listen = Listen()

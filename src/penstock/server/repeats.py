@@ -26,6 +26,7 @@ import struct
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from penstock.model.errors import Damaged, UnsupportedVersion
+from penstock.storage.access import file_mode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -160,7 +161,7 @@ def _survey(entries: int, pieces: Iterator[bytes]) -> Survey:
 def _open(path: Path, size: int, head: bytes) -> int:
     """The file, locked; a new one where there is none of this size and version."""
     while True:
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, file_mode())
         fcntl.flock(handle, fcntl.LOCK_EX)
         found = os.fstat(handle)
         if found.st_nlink and found.st_size == size and os.pread(handle, len(head), 0) == head:

@@ -24,6 +24,7 @@ from penstock.server.repeats import remove_unused
 from penstock.server.tasks import watched
 from penstock.server.web import web_application
 from penstock.storage import DataDirectory, LocalFiles
+from penstock.storage.access import narrow
 
 if TYPE_CHECKING:
     import socket
@@ -103,6 +104,7 @@ class Supervisor:
             return
         directory = DataDirectory(self._config.data_dir)
         directory.create()
+        narrow(self._config.data_dir)
         lock = LocalFiles().lock(self._config.data_dir / ".lock")
         try:
             remove_unused(self._config.data_dir, capped_dedupe(self._config))

@@ -17,6 +17,7 @@ import threading
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from penstock.model.errors import LogLocked
+from penstock.storage.access import file_mode, finished_mode, folder_mode
 
 if sys.platform == "win32":
     import msvcrt
@@ -164,7 +165,7 @@ class LocalFiles:
     def create(self, path: Path) -> File:
         """A new file, for reading and writing."""
         flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | _BINARY
-        return _local_file(os.open(path, flags, 0o644))
+        return _local_file(os.open(path, flags, file_mode()))
 
     def map(self, path: Path) -> memoryview:
         """A finished file as memory. An empty file is empty memory, which cannot be mapped."""
@@ -178,7 +179,7 @@ class LocalFiles:
 
     def protect(self, path: Path) -> None:
         """Takes everyone's permission to write."""
-        path.chmod(0o444)
+        path.chmod(finished_mode())
 
     def rename(self, source: Path, target: Path) -> None:
         """Atomic on one file system."""
@@ -204,7 +205,7 @@ class LocalFiles:
         if folder.is_dir():
             return
         self.make_folder(folder.parent)
-        folder.mkdir(exist_ok=True)
+        folder.mkdir(folder_mode(), exist_ok=True)
         self.sync_folder(folder.parent)
 
     def sync_folder(self, folder: Path) -> None:
@@ -322,7 +323,7 @@ class LocalLock:
     def __init__(self, path: Path) -> None:
         self.released = False
         flags = os.O_RDWR | os.O_CREAT | _BINARY | getattr(os, "O_NOFOLLOW", 0)
-        self._handle = os.open(path, flags, 0o644)
+        self._handle = os.open(path, flags, file_mode())
         try:
             _lock_handle(self._handle)
         except OSError:

@@ -26,6 +26,7 @@ from penstock.model.errors import (
     ObjectMissing,
     ObjectsUnavailable,
 )
+from penstock.storage.access import file_mode
 from penstock.storage.files import LocalFiles
 from penstock.storage.objects.model import (
     RESERVED,
@@ -229,7 +230,7 @@ class FolderObjects:
             raise InvalidArgument("objects in a local folder need a system with flock")
         self._files.make_folder(self._locks)
         lock = self._locks / f"{zlib.crc32(key.encode()) % _LOCKS:02d}"
-        handle = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        handle = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, file_mode())
         try:
             fcntl.flock(handle, fcntl.LOCK_EX)
             yield
