@@ -13,8 +13,9 @@ import atexit
 import contextlib
 import secrets
 import threading
+from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 
 import duckdb
 
@@ -26,64 +27,70 @@ if TYPE_CHECKING:
 
     from duckdb import DuckDBPyConnection
 
-    from penstock.lake.settings import LakeSettings
-
 _KEPT: Final = 8
 NO_FILES: Final[frozenset[str]] = frozenset()
-_Key: TypeAlias = "tuple[str, int, frozenset[str] | None]"
 _lock: Final = threading.Lock()
-_databases: Final[dict[_Key, DuckDBPyConnection]] = {}
+_databases: Final[dict[Engine, DuckDBPyConnection]] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """What a database is made for; those that are equal are one."""
+
+    warehouse: str
+    memory_bytes: int
+    paths: frozenset[str] | None = None
+    """The files that it reaches; None: all of the lake."""
+    spill_bytes: int | None = None
+    """The most that it puts aside on disk, of all its queries together; None: without a bound."""
 
 
 @contextlib.contextmanager
-def connection_to(
-    lake: LakeSettings, memory_bytes: int, paths: frozenset[str] | None = None
-) -> Iterator[DuckDBPyConnection]:
-    """A connection whose tables are gone at the end. All that share `memory_bytes` share it.
-
-    It reaches the files at `paths` alone; None: all of the lake.
-    """
-    key = (lake.warehouse, memory_bytes, paths)
-    connection = _database(key).cursor()
+def connection_to(engine: Engine) -> Iterator[DuckDBPyConnection]:
+    """A connection whose tables are gone at the end. All that share an engine share its memory."""
+    connection = _database(engine).cursor()
     try:
         yield connection
     except (duckdb.FatalException, duckdb.InternalException):
-        forget(lake, memory_bytes, paths)  # it refuses everything from now on
+        forget(engine)  # it refuses everything from now on
         raise
     finally:
         connection.close()
 
 
-def forget(lake: LakeSettings, memory_bytes: int, paths: frozenset[str] | None = None) -> None:
+def forget(engine: Engine) -> None:
     """The next connection is to a new one."""
     with _lock:
-        _databases.pop((lake.warehouse, memory_bytes, paths), None)
+        _databases.pop(engine, None)
 
 
-def _database(key: _Key) -> DuckDBPyConnection:
+def _database(engine: Engine) -> DuckDBPyConnection:
     with _lock:
-        found = _databases.pop(key, None) or _opened(*key)
-        _databases[key] = found  # the last one is the one used last
+        found = _databases.pop(engine, None) or _opened(engine)
+        _databases[engine] = found  # the last one is the one used last
         while len(_databases) > _KEPT:
             _databases.pop(next(iter(_databases)))
     return found
 
 
-def _opened(warehouse: str, memory_bytes: int, paths: frozenset[str] | None) -> DuckDBPyConnection:
+def _opened(engine: Engine) -> DuckDBPyConnection:
     config: dict[str, str | bool | int | float | list[str]] = {
         "autoinstall_known_extensions": "false",
         "autoload_known_extensions": "false",
-        "memory_limit": f"{memory_bytes}B",
+        "memory_limit": f"{engine.memory_bytes}B",
         "temp_directory": _spill_folder(),
     }
     connection = duckdb.connect(":memory:", config=config)
     connection.execute("SET GLOBAL TimeZone = 'UTC'")
     connection.execute("SET GLOBAL python_enable_replacements = false")
     connection.execute("SET GLOBAL parquet_metadata_cache = true")
-    if paths is None:
-        connection.execute("SET allowed_directories = ?", [[f"{local_path(warehouse)}/"]])
+    if engine.spill_bytes is not None:  # where it is configured it is shown, and not kept to
+        connection.execute(f"SET max_temp_directory_size = '{engine.spill_bytes}B'")
+    if engine.paths is None:
+        folder = f"{local_path(engine.warehouse)}/"
+        connection.execute("SET allowed_directories = ?", [[folder]])
     else:
-        connection.execute("SET allowed_paths = ?", [sorted(paths)])
+        connection.execute("SET allowed_paths = ?", [sorted(engine.paths)])
     connection.execute("SET enable_external_access = false")
     connection.execute("SET lock_configuration = true")
     return connection

@@ -24,7 +24,7 @@ from penstock.lake.shown import ROW
 from penstock.pipeline.flush.identity import SPAN_IDENTITY, has_name, identities
 from penstock.pipeline.flush.window import Window
 from penstock.query.compared import TABLE, Record, names_of
-from penstock.query.database import connection_to
+from penstock.query.database import Engine, connection_to
 from penstock.query.files import listed
 from penstock.query.filters import TRACE_FILTERS
 
@@ -52,7 +52,7 @@ def record_doubles(lake: LakeSettings, is_over: Callable[[], bool] = lambda: Fal
     """
     table = glance(lake, TABLE)
     if len(table.files) > 1:
-        with connection_to(lake, _MEMORY_BYTES) as connection:
+        with connection_to(Engine(lake.warehouse, _MEMORY_BYTES)) as connection:
             DOUBLES.record(connection, lake, table, is_over)
 
 

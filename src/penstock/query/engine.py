@@ -10,7 +10,7 @@ import duckdb
 import pyarrow as pa
 
 from penstock.model.errors import DataMoved, InvalidArgument, PenstockError, QueryTooLarge
-from penstock.query.database import NO_FILES, connection_to
+from penstock.query.database import NO_FILES, Engine, connection_to
 from penstock.query.deadline import Deadline
 from penstock.query.findings import Findings
 from penstock.query.relations import KNOWN, ROLLUPS, Relations, Scope
@@ -45,6 +45,8 @@ class QueryLimits:
     seconds: float | None = None
     """After these it is stopped, with QueryTooSlow."""
     memory_bytes: int = 1024**3
+    spill_bytes: int | None = None
+    """Of what it puts aside on disk; more is QueryTooLarge."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +130,8 @@ class _Question:
     def _engine(
         self, paths: frozenset[str] | None = None
     ) -> contextlib.AbstractContextManager[DuckDBPyConnection]:
-        return connection_to(self._scope.lake, self._limits.memory_bytes, paths)
+        warehouse, limits = self._scope.lake.warehouse, self._limits
+        return connection_to(Engine(warehouse, limits.memory_bytes, paths, limits.spill_bytes))
 
     def _rows(self, relations: Relations) -> pa.Table:
         """Here alone the caller's statement is run: what the engine reaches, the caller may see."""
@@ -165,8 +168,14 @@ def _reader(connection: DuckDBPyConnection, sql: str) -> pa.RecordBatchReader:
 
 def _refused(error: Exception) -> PenstockError:
     if isinstance(error, duckdb.OutOfMemoryException):
-        return QueryTooLarge(sentence(error))
+        return QueryTooLarge(_about_room(error))
     return InvalidArgument(_explained(sentence(error)))
+
+
+def _about_room(error: duckdb.OutOfMemoryException) -> str:
+    """What was short, without the engine's settings, which the asker cannot change."""
+    what, _, by = sentence(error).partition(" This limit was set by the 'max_temp_directory_size'")
+    return f"the query puts more aside on disk than it may: {what}" if by else what
 
 
 def _within(reader: pa.RecordBatchReader, limits: QueryLimits) -> pa.Table:

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from penstock.lake.reader import deleted_rows
 from penstock.pipeline.flush.identity import of_messages, repeated
-from penstock.query.database import connection_to
+from penstock.query.database import Engine, connection_to
 from penstock.query.doubles import DOUBLES
 from penstock.query.findings import Findings
 from penstock.query.repeats import compare
@@ -73,7 +73,7 @@ def share(
         warn(warning)
     files = found.cold.files
     warm, hot = (found.fresh.get(tier, []) for tier in (Tier.WARM, Tier.HOT))
-    with connection_to(lake, _MEMORY_BYTES) as connection:
+    with connection_to(Engine(lake.warehouse, _MEMORY_BYTES)) as connection:
         doubles = DOUBLES.rows(connection, lake, found.cold, files) if table == "spans" else {}
         if table == "spans" and files:
             compare(connection, [piece for piece in (*warm, *hot) if piece.rows.num_rows], files)

@@ -247,6 +247,8 @@ class Query:
     memory: int = _key(GIB, SIZE, "the most memory of a process that answers")
     processes: int = _key(2, INTEGER, "queries that run at once, each in a process of its own")
     waiting: int = _key(16, INTEGER, "queries that wait for their turn; more are put off")
+    token_processes: int = _key(1, INTEGER, "queries of one token that run at once; others wait")
+    temporary: int = _key(GIB, SIZE, "bytes that a query may put aside on disk")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

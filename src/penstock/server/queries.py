@@ -1,4 +1,4 @@
-"""Queries, a few at a time: who waits, in which process, and when that is replaced."""
+"""Queries, a few at a time: in which process each runs, and when that is replaced."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.server.query_process import QueryProcess
+from penstock.server.query_turns import EVERYBODY, Turns
 from penstock.server.refusals import Cause, Refusal
 
 if TYPE_CHECKING:
@@ -33,26 +34,25 @@ class Queries:
 
     def __init__(self, config: Config) -> None:
         self._config = config
-        self._turns = asyncio.Semaphore(config.query.processes)
-        self._waiting = 0
+        allowed = config.query
+        self._turns = Turns(allowed.processes, allowed.waiting, allowed.token_processes)
         self._idle: list[QueryProcess] = []
         self._busy: set[QueryProcess] = set()
         self._timers: dict[QueryProcess, asyncio.TimerHandle] = {}
         self._ends: set[asyncio.Task[None]] = set()
         self._closed = False
 
-    async def ask(self, question: dict[str, Any], timeout_s: float | None = None) -> Frame:
-        """The answer to one question; Refusal where there is none.
+    async def ask(
+        self, question: dict[str, Any], timeout_s: float | None = None, *, who: str = EVERYBODY
+    ) -> Frame:
+        """The answer to one question of somebody's; Refusal where there is none.
 
         Cancellation ends the query. A process that was ended, by us or by others, is replaced with
         the next question.
         """
         timeout_s = timeout_s or self._config.query.timeout
-        await self._take_turn(timeout_s)
-        try:
+        async with self._turns.turn(who, timeout_s):
             answer = await self._ask(question, timeout_s)
-        finally:
-            self._turns.release()
         if "failed" in answer.document:
             cause = _FAILURES[answer.document["failed"]]
             retry_s = 5.0 if cause is Cause.UNAVAILABLE else None
@@ -67,20 +67,6 @@ class Queries:
         self._idle.clear()
         if self._ends:
             await asyncio.wait(self._ends)
-
-    async def _take_turn(self, timeout_s: float) -> None:
-        if self._turns.locked() and self._waiting >= self._config.query.waiting:
-            text = f"{self._waiting} queries wait already"
-            raise Refusal(Cause.BUSY, text, retry_after_s=1.0)
-        self._waiting += 1
-        try:
-            async with asyncio.timeout(timeout_s):
-                await self._turns.acquire()
-        except TimeoutError:
-            text = "other queries took all the time"
-            raise Refusal(Cause.BUSY, text, retry_after_s=1.0) from None
-        finally:
-            self._waiting -= 1
 
     async def _ask(self, question: dict[str, Any], timeout_s: float) -> Frame:
         process = await self._process()

@@ -129,6 +129,7 @@ class Answerer:
             bytes=allowed.bytes,
             seconds=question["seconds"],
             memory_bytes=int(allowed.memory * _DUCKDB_SHARE),
+            spill_bytes=allowed.temporary,
         )
         seen = question["namespaces"]
         started = time.perf_counter()

@@ -45,6 +45,8 @@ def check(config: Config) -> None:
         raise InvalidSetting("workers must be at least 1")
     if config.query.processes < 1 or config.query.timeout <= 0:
         raise InvalidSetting("query.processes must be at least 1, and query.timeout over 0")
+    if config.query.token_processes < 1:
+        raise InvalidSetting("query.token_processes must be at least 1")
     if config.query.memory < _LEAST_QUERY_MEMORY:
         raise InvalidSetting("query.memory must be at least 256MiB")
     if (config.tls.certificate is None) != (config.tls.key is None):
