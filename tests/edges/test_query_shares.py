@@ -58,7 +58,7 @@ def ask(server: Server, token: str, sql: str) -> Answer:
 
 
 def test_one_token_cannot_lock_the_others_out(server: Server) -> None:
-    """It has all turns and places that it can get, and another is answered; the rest comes again."""
+    """It has every turn and place that it can get; others are answered, its own come again."""
     body = json.dumps({"sql": FOREVER}).encode()
     head = (
         f"POST /api/v1/query HTTP/1.1\r\nhost: 127.0.0.1\r\nauthorization: bearer  {GREEDY}\r\n"

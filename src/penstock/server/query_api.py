@@ -5,12 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.server.auth import Role
 from penstock.server.bodies import ClientGone
-from penstock.server.query_turns import EVERYBODY
 from penstock.server.refusals import Cause, Refusal
 from penstock.server.routing import JSON, Response, Route
 
@@ -63,7 +61,7 @@ class QueryApi:
     async def _ask(self, request: Request, question: dict[str, Any]) -> Frame:
         seen = request.namespaces
         question["namespaces"] = None if seen is None else sorted(seen)
-        asking = asyncio.ensure_future(self._queries.ask(question, who=_who(request.headers)))
+        asking = asyncio.ensure_future(self._queries.ask(question, who=request.caller.identity))
         leaving = asyncio.ensure_future(request.body.gone())
         try:
             await asyncio.wait({asking, leaving}, return_when=asyncio.FIRST_COMPLETED)
@@ -73,12 +71,6 @@ class QueryApi:
         finally:
             asking.cancel()
             leaving.cancel()
-
-
-def _who(headers: dict[str, str]) -> str:
-    """Whose turns it takes: a token has one name, however it is written."""
-    secret = headers.get("authorization", "").partition(" ")[2].strip()
-    return sha256(secret.encode()).hexdigest() if secret else EVERYBODY
 
 
 def _question(body: bytes) -> dict[str, Any]:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
 EVERYBODY: Final = ""
-"""Who asks where there are no tokens, and the server itself: bounded by the whole alone."""
+"""The identity of all where there are no tokens, and of the server: bounded by the whole alone."""
 
 
 class Turns:
