@@ -13,7 +13,7 @@ import pytest
 
 from penstock.log import Log
 from penstock.metrics import Metrics
-from penstock.model.errors import DiskFull, LogClosed, LogPoisoned, QueueFull
+from penstock.model.errors import DiskFull, LogClosed, LogPoisoned, QueueFull, TooManyFiles
 from penstock.model.settings import KIB, Durability, LogSettings
 from penstock.storage.files import LocalFiles
 from tests.simulation.calls import Call
@@ -720,3 +720,18 @@ def test_checkpoint_that_cannot_be_read_costs_time_only(memory: World) -> None:
     log.close()
     memory.files.fail("pread", name="log.ckpt")
     assert read(memory.open()) == [b"a"]
+
+
+@pytest.mark.parametrize("error", [errno.EMFILE, errno.ENFILE])
+def test_rotation_without_a_descriptor_is_put_off(world: World, error: int) -> None:
+    """Nothing is poisoned: who waited sends it again, and it is taken when there is one."""
+    log = world.open()
+    message = os.urandom(40 * KIB)
+    assert log.append_durable(message) == 0
+    world.files.fail("create", error, times=2)
+    for _ in range(2):
+        with pytest.raises(TooManyFiles):
+            log.append_durable(message)
+    assert log.failure is None
+    assert log.append_durable(message) == 1
+    assert [each for _, each in log.read()] == [message, message]

@@ -51,6 +51,11 @@ class Stores:
         """As `Stores.find`."""
         return self._stores.get(topic.name) if partition == 0 else None
 
+    @contextlib.contextmanager
+    def held(self, topic: Topic, partition: int) -> Iterator[Store | None]:
+        """As `Stores.held`."""
+        yield self.find(topic, partition)
+
 
 def describe(data: Data, **changes: Any) -> RunningServer:
     """Says that this process is the server."""

@@ -23,6 +23,7 @@ from penstock.server.stores import Stores
 from penstock.storage import DataDirectory, LocalFiles
 from penstock.store import Store
 from penstock.store.decoding import PlainDecoder
+from penstock.store.outside import Delivered, Taken, write_delivered
 from tests.patience import PATIENCE_S
 from tests.server.samples import logs, sample, traces
 from tests.simulation.faults import FaultyFiles
@@ -82,7 +83,8 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     @contextlib.asynccontextmanager
     async def world(config: dict[str, Any]) -> AsyncIterator[World]:
         made = World(tmp_path, load({"data_dir": str(tmp_path), **config}, {}, {}), files)
-        await made.stores.open_all()
+        await made.stores.open_first()
+        await made.stores.open_rest()
         try:
             yield made
         finally:
@@ -168,11 +170,8 @@ def test_first_requests_of_a_topic_open_it_once(run: Run) -> None:
     run(test)
 
 
-def test_topics_are_bounded_also_while_they_are_made(
-    run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_topics_are_bounded_also_while_they_are_made(run: Run) -> None:
     """Too many are put off; those that are there are served."""
-    monkeypatch.setattr(stores_module, "MAX_TOPICS", 5)
 
     async def test(world: World) -> None:
         calls = [world.ingest.take(L, f"ns{number}", logs("a")) for number in range(20)]
@@ -182,12 +181,10 @@ def test_topics_are_bounded_also_while_they_are_made(
         assert (len(taken), refused) == (5, [Cause.BUSY] * 15)
         await world.ingest.take(L, f"ns{taken[0]}", logs("b"))
 
-    run(test)
+    run(test, limits={"topics": 5})
 
 
-def test_topics_beyond_the_bound_are_opened_at_the_start(
-    run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_topics_beyond_the_bound_are_opened_at_the_start(run: Run) -> None:
     """What is on disk is served, whatever the bound is now."""
 
     async def make(world: World) -> None:
@@ -200,7 +197,77 @@ def test_topics_beyond_the_bound_are_opened_at_the_start(
         assert await world.cause(L, logs("a"), "another") is Cause.BUSY
 
     run(make)
-    monkeypatch.setattr(stores_module, "MAX_TOPICS", 3)
+    run(test, limits={"topics": 3})
+
+
+def few(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
+    """As if there were descriptors for so many stores."""
+    monkeypatch.setattr(stores_module, "most_open_stores", lambda _: most)
+
+
+def test_store_that_was_closed_for_others_goes_on_where_it_was(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More topics than may be open: each has what was sent to it, and all of them are shown."""
+    few(monkeypatch, 3)
+
+    async def test(world: World) -> None:
+        for _ in range(2):
+            for number in range(8):
+                await world.ingest.take(L, f"ns{number}", logs("a"))
+                assert len(world.stores.all()) <= 3
+        ends = {each["namespace"]: each["end"] for each in world.stores.described()}
+        assert ends == {f"ns{number}": 2 for number in range(8)}
+
+    run(test)
+
+
+def test_store_in_use_is_not_closed_for_another(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where all are in use, one more is put off, and comes in when one is left."""
+    few(monkeypatch, 1)
+
+    async def test(world: World) -> None:
+        async with world.stores.using("used", L) as store:
+            assert await world.cause(L, logs("a"), "another") is Cause.BUSY
+            assert world.stores.all() == [store]
+        await world.ingest.take(L, "another", logs("a"))
+
+    run(test)
+
+
+def test_closed_store_hears_of_the_pipeline(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the lake has by now is let go of, though nobody sends to that topic any more."""
+    few(monkeypatch, 1)
+
+    async def test(world: World) -> None:
+        for name in ("first", "second"):
+            await world.ingest.take(L, name, logs("a"))
+        [before] = [e for e in world.stores.described() if e["namespace"] == "first"]
+        assert before["segments"] == 1
+        through = {"/first/logs/0": Taken(0, 1, 2**62)}
+        directory = DataDirectory(tmp_path)
+        directory.create()
+        source = directory.identity()
+        write_delivered(tmp_path, Delivered("lake", through, source))
+        await world.stores.hear_of_the_pipeline()
+        [after] = [e for e in world.stores.described() if e["namespace"] == "first"]
+        assert after["segments"] == 0
+
+    run(test)
+
+
+def test_new_topic_that_is_refused_leaves_no_folder(run: Run, tmp_path: Path) -> None:
+    """Without a descriptor for it: it is put off, and the next try makes it."""
+
+    async def test(world: World) -> None:
+        world.files.fail("create", errno.EMFILE, name="*.wal*")
+        assert await world.cause(L, logs("a"), "refused") in (Cause.BUSY, Cause.UNAVAILABLE)
+        assert not (tmp_path / "topics" / "refused").exists()
+        world.files.heal()
+        await world.ingest.take(L, "refused", logs("a"))
+
     run(test)
 
 

@@ -27,7 +27,7 @@ from penstock.log.inventory import LogFile, Lost, file_name, first_offset_of, fi
 from penstock.log.scan import End, Gap, Run, read_header, read_seal, scan_frames
 from penstock.log.survey import log_owners
 from penstock.model.errors import Damaged, DiskFull, FormatError
-from penstock.storage.files import OUT_OF_SPACE, read_whole, write_atomically
+from penstock.storage.files import OUT_OF_FILES, OUT_OF_SPACE, read_whole, write_atomically
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -68,6 +68,8 @@ def load_checkpoint(files: Files, folder: Path) -> ckpt.Checkpoint | None:
     except FileNotFoundError:
         return None
     except (FormatError, OSError) as error:
+        if isinstance(error, OSError) and error.errno in OUT_OF_FILES:
+            raise  # it may be as good as ever: nothing is decided without it
         _LOG.warning("%s: %s; reading the files instead", folder / ckpt.NAME, error)
         return None
 

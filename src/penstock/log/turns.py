@@ -14,14 +14,14 @@ import logging
 import os
 import threading
 import weakref
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from penstock.log.batch import CommitBatch
 from penstock.log.commit import ALREADY, Commit
 from penstock.log.format import FRAME_BYTES
 from penstock.log.pool import Pool, Timers
 from penstock.metrics import LogMetrics, names
-from penstock.model.errors import DiskFull, LogClosed, LogPoisoned
+from penstock.model.errors import DiskFull, LogClosed, LogPoisoned, TooManyFiles
 from penstock.model.settings import Durability, LogSettings
 
 if TYPE_CHECKING:
@@ -29,7 +29,9 @@ if TYPE_CHECKING:
     from penstock.model.errors import LogUnavailable
 
 _LOG = logging.getLogger(__name__)
-_DISK_FULL_RETRY_S = 1.0
+_PUT_OFF_RETRY_S = 1.0
+PutOff: TypeAlias = DiskFull | TooManyFiles
+"""Nothing of the batch is in the log, and the log is as good as before."""
 _alive: weakref.WeakSet[Turns] = weakref.WeakSet()
 
 
@@ -91,7 +93,7 @@ class Turns(abc.ABC):
 
     @abc.abstractmethod
     def _write(self, batch: CommitBatch) -> None:
-        """Writes the batch and syncs as the settings say. DiskFull: it is not in the log."""
+        """Writes the batch and syncs as the settings say. PutOff: it is not in the log."""
 
     @abc.abstractmethod
     def _show(self, batch: CommitBatch) -> None:
@@ -124,7 +126,7 @@ class Turns(abc.ABC):
                 self._end_offset = batch.end_offset
                 self._show(batch)
                 over = [batch.commit]
-            elif isinstance(error, DiskFull) and not self._late:
+            elif isinstance(error, PutOff) and not self._late:
                 over = self._try_again_later(batch)
             else:
                 over = self._undo(batch, error)
@@ -144,13 +146,16 @@ class Turns(abc.ABC):
         for commit in over:
             commit.resolve(poisoned)
 
-    def _commit(self, batch: CommitBatch) -> DiskFull | LogPoisoned | None:
+    def _commit(self, batch: CommitBatch) -> PutOff | LogPoisoned | None:
         """Writes the batch; returns what went wrong."""
         started = self._clock.monotonic()
         try:
             self._write(batch)
         except DiskFull as error:
             self._metrics.count(names.LOG_DISK_FULL)
+            return error
+        except TooManyFiles as error:
+            _LOG.warning("%s: put off: %s", self.name, error)
             return error
         except Exception as error:  # noqa: BLE001 - whatever it was, the waiters must hear of it
             return self._poisoned_by(error)
@@ -168,7 +173,7 @@ class Turns(abc.ABC):
         poisoned.__cause__ = error
         return poisoned
 
-    def _undo(self, batch: CommitBatch, error: DiskFull | LogPoisoned) -> list[Commit]:
+    def _undo(self, batch: CommitBatch, error: PutOff | LogPoisoned) -> list[Commit]:
         """Fails the batch and what came behind it, whose offsets now begin too high."""
         behind, self._pending = self._pending, self._new_batch(self._end_offset)
         self._queued_bytes = 0
@@ -183,7 +188,7 @@ class Turns(abc.ABC):
         self._pending = self._new_batch(batch.first_offset)
         self._pending.messages = batch.messages + behind.messages
         self._turn = Turn.GATHERING
-        self._timers.start("retry", _DISK_FULL_RETRY_S, self._stop_gathering)
+        self._timers.start("retry", _PUT_OFF_RETRY_S, self._stop_gathering)
         return [batch.commit, behind.commit]
 
     def _decide_next_turn(self) -> bool:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from penstock.log import format as fmt
 from penstock.log.inventory import LogFile, file_name
-from penstock.model.errors import DiskFull
-from penstock.storage.files import OUT_OF_SPACE
+from penstock.model.errors import DiskFull, TooManyFiles
+from penstock.storage.files import OUT_OF_FILES, OUT_OF_SPACE
 
 if TYPE_CHECKING:
     import uuid
@@ -67,8 +67,9 @@ class FileWriter:
         messages: Sequence[bytes] = (),
         reserve_bytes: int = 0,
     ) -> FileWriter:
-        """A new file, durable with its header before it gets its name; DiskFull leaves nothing.
+        """A new file, durable with its header before it gets its name.
 
+        DiskFull, TooManyFiles: there is none, and what was there before is as it was.
         With `messages` it begins with them. `reserve_bytes` are always kept zeroed ahead, so that
         some frames can still be written when the disk is full.
         """
@@ -94,6 +95,9 @@ class FileWriter:
                 files.remove(scratch)
             if error.errno in OUT_OF_SPACE and not replaced:  # else the old file is gone
                 raise _disk_full() from error
+            if error.errno in OUT_OF_FILES and not replaced:
+                text = f"no descriptor left for the log's next file: {error.strerror}"
+                raise TooManyFiles(text, retry_after_s=1.0) from error
             raise
         writer = cls(path, file, header, len(block), clock.monotonic())
         writer.end += len(frames)

@@ -12,6 +12,7 @@
     ├── Retryable                nothing was stored; the same call may succeed later
     │   ├── QueueFull
     │   ├── DiskFull
+    │   ├── TooManyFiles
     │   ├── StoreFull
     │   ├── CommitContended
     │   ├── DataMoved
@@ -107,6 +108,10 @@ class QueueFull(Retryable):
 
 class DiskFull(Retryable):
     """No space left for the message. The log goes on by itself when there is space again."""
+
+
+class TooManyFiles(Retryable):
+    """No descriptor left for the next file. The log goes on by itself when there is one again."""
 
 
 class StoreFull(Retryable):

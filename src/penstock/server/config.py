@@ -98,7 +98,10 @@ class Limits:
     )
     disk_free: int = _key(256 * MIB, SIZE, "free disk space under which requests are put off")
     timeout: float = _key(30.0, DURATION, "the longest that a request may take to arrive")
-    connections: int = _key(4096, INTEGER, "open connections, for each worker and port")
+    connections: int = _key(
+        4096, INTEGER, "open connections, for each worker and port; fewer with few descriptors"
+    )
+    topics: int = _key(10_000, INTEGER, "topics of a worker; requests for more are put off")
     subscribers: int = _key(
         256, INTEGER, "subscribers that one token may register, each partition counted"
     )

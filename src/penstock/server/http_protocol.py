@@ -12,7 +12,7 @@ What uvicorn and its parser do otherwise, and what it would cost:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import httptools
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
@@ -39,12 +39,24 @@ class Unreadable(Exception):
         self.status = status
 
 
+class Bound(NamedTuple):
+    """How many may be connected. Who came in before goes on; who comes after is turned away."""
+
+    most: int
+    to_be_told: int
+    """Beyond: they hear of it when they ask. More are closed as they come, since each has a
+    descriptor, whether it ever asks or not."""
+    refusing: Any
+    """The application that tells them."""
+
+
 class HttpProtocol(HttpToolsProtocol):
     """One connection. Answers leave in the order of their requests, then what ends it."""
 
     owner: uvicorn.Server | None = None
     timeout_s: float
     answers_half_closed: bool
+    bound: Bound | None = None
 
     _timer: asyncio.TimerHandle | None = None
     _begun = 0
@@ -63,6 +75,10 @@ class HttpProtocol(HttpToolsProtocol):
         self._wait()
         if self._is_stopping():
             transport.close()  # accepted too late to be told with the others
+        elif self.bound is not None and len(self.connections) > self.bound.most:
+            self.app = self.bound.refusing
+            if len(self.connections) > self.bound.most + self.bound.to_be_told:
+                transport.abort()
 
     def data_received(self, data: bytes) -> None:
         if self._last_words is not None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import contextlib
 import socket
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import uvicorn
 
 from penstock.server.bodies import KEEPING_S, Body
 from penstock.server.heads import holds_body_back, kind_in
-from penstock.server.http_protocol import http_protocol
+from penstock.server.http_protocol import Bound, http_protocol
 from penstock.server.refusals import Cause, Refusal
 
 if TYPE_CHECKING:
@@ -21,14 +21,17 @@ if TYPE_CHECKING:
     from penstock.server.config import Config, Limits
 
 
+_TO_BE_TOLD: Final = 16
+"""Connections over the bound that hear of it when they ask; beyond, they are closed unheard."""
+
+
 def http_server(
     app: Any, config: Config, certificates: Certificates | None, *, answers_half_closed: bool
 ) -> uvicorn.Server:
     """A server that neither logs nor handles signals; the caller brings the socket."""
     protocol = http_protocol(config.limits.timeout, answers_half_closed=answers_half_closed)
-    bounded = _Bounded(app, config.limits)
     settings = uvicorn.Config(
-        bounded,
+        app,
         http=protocol,
         ws="none",
         lifespan="off",
@@ -40,29 +43,22 @@ def http_server(
         ssl_context_factory=None if certificates is None else lambda *_: certificates.context(),
     )
     server = _Server(settings)
-    protocol.owner = bounded.server = server
+    protocol.owner = server
+    protocol.bound = Bound(config.limits.connections, _TO_BE_TOLD, _Refusing(config.limits))
     return server
 
 
-class _Bounded:
-    """Puts requests off while there are too many connections."""
+class _Refusing:
+    """The application of those who connected when there were too many already."""
 
-    server: uvicorn.Server
-
-    def __init__(self, app: Any, limits: Limits) -> None:
-        self._app = app
+    def __init__(self, limits: Limits) -> None:
         self._limits = limits
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """ASGI."""
-        count = len(self.server.server_state.connections)
-        most = self._limits.connections
-        if count <= most:
-            await self._app(scope, receive, send)
-            return
         from penstock.server.http import refuse
 
-        text = f"there are {count} connections; the most is {most}"
+        text = f"there are more than {self._limits.connections} connections"
         refusal = Refusal(Cause.UNAVAILABLE, text, retry_after_s=1.0)
         body = Body(receive, held_back=holds_body_back(scope))
         limits = replace(self._limits, timeout=KEEPING_S)  # it is one connection too many

@@ -60,8 +60,8 @@ class Ingest:
         try:
             checked = check_request(signal, data, self._limits)
             if checked.records:
-                store = await self._stores.get(namespace, signal)
-                await self._store(signal, store, checked.data)
+                async with self._stores.using(namespace, signal) as store:
+                    await self._store(signal, store, checked.data)
             return Accepted(checked.rejected, checked.problem)
         except PenstockError as error:
             raise refusal_of(error) from error

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import pyarrow as pa
 
 from penstock.model.clock import SystemClock
-from penstock.model.errors import PenstockError
 from penstock.otel.signals import Signal
 from penstock.server.capping import capped_dedupe
 from penstock.server.decoding import DecoderProcess, RemoteDecoder
@@ -21,10 +20,8 @@ from penstock.server.ingest import Ingest
 from penstock.server.rates import Rates
 from penstock.server.repeats import Repeats
 from penstock.server.stores import Stores
-from penstock.server.topics import describe
 from penstock.server.worker_flight import WorkerFlight
 from penstock.storage import DataDirectory
-from penstock.store.outside import DeliveredFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -105,14 +102,12 @@ class StoreKeeping:
         self._stores = Stores(directory, number, config, decoders, metrics, archiver)
         self._rates = Rates(SystemClock())
         self._repeats = Repeats(capped_dedupe(config), config.data_dir, SystemClock())
-        self._delivered = DeliveredFile(config.data_dir)
         self._flight: WorkerFlight | None = None
         self.way_in: WayIn = Ingest(self._stores, self._repeats, config.limits)
 
     async def open(self, report: Callable[[], dict[str, Any]]) -> None:
-        """Opens every store of the partition."""
-        await self._stores.open_all()
-        await self._hear_of_the_pipeline()  # before the logs grow: see `DeliveredFile.tell`
+        """Opens a part of the stores; `background` opens the others."""
+        await self._stores.open_first()
         self._flight = self._open_flight(report)
 
     async def close(self) -> None:
@@ -124,12 +119,14 @@ class StoreKeeping:
         self._repeats.close()
 
     async def flush(self) -> None:
-        """Seals everything now."""
+        """Seals everything now, also what the last process left."""
+        await self._stores.all_visited()
         await asyncio.gather(*(store.flush_async() for store in self._stores.all()))
 
     def background(self) -> list[Coroutine[Any, Any, None]]:
-        """Opens what could not be opened, and hears of the pipeline."""
-        return [self._open_missing(), self._acknowledge_outside()]
+        """Opens what was left or failed to open, closes what is idle, hears of the pipeline."""
+        rest = self._stores.open_rest()
+        return [rest, self._open_missing(), self._close_idle(), self._acknowledge_outside()]
 
     def make_room(self, size: int) -> bool:
         """By `retention.size_cap_policy`."""
@@ -152,8 +149,8 @@ class StoreKeeping:
         }
 
     def topics(self) -> list[dict[str, Any]]:
-        """Of the stores that are open."""
-        return [describe(*place) for place in self._stores.places()]
+        """Of the stores, open or not."""
+        return self._stores.described()
 
     def _open_flight(self, report: Callable[[], dict[str, Any]]) -> WorkerFlight | None:
         """Receiving does not depend on it: who finds no socket reads the log's files."""
@@ -172,10 +169,9 @@ class StoreKeeping:
         """Looks how far the pipeline has come."""
         while True:
             await asyncio.sleep(_LOOK_S)
-            await self._hear_of_the_pipeline()
+            await self._stores.hear_of_the_pipeline()
 
-    async def _hear_of_the_pipeline(self) -> None:
-        try:
-            await asyncio.to_thread(self._delivered.tell, self._stores.all())
-        except (OSError, PenstockError) as error:
-            _LOG.error("what the pipeline has could not be acknowledged: %s", error)
+    async def _close_idle(self) -> None:
+        while True:
+            await asyncio.sleep(_LOOK_S)
+            await self._stores.close_idle()

@@ -7,7 +7,13 @@ import logging
 import math
 from typing import TYPE_CHECKING, Any, Final
 
-from penstock.model.errors import InvalidArgument, InvalidSetting, PenstockError, Retryable
+from penstock.model.errors import (
+    InvalidArgument,
+    InvalidSetting,
+    PenstockError,
+    Retryable,
+    TooManyFiles,
+)
 
 if TYPE_CHECKING:
     from google.rpc.status_pb2 import Status
@@ -91,7 +97,8 @@ def refusal_of(error: PenstockError) -> Refusal:
     """
     if isinstance(error, InvalidArgument) and not isinstance(error, InvalidSetting):
         return Refusal(Cause.INVALID, str(error))
-    if isinstance(error, Retryable):
+    # Another worker, or another server, may have descriptors.
+    if isinstance(error, Retryable) and not isinstance(error, TooManyFiles):
         return Refusal(Cause.BUSY, str(error), retry_after_s=error.retry_after_s)
     return unavailable(error)
 

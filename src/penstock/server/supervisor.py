@@ -18,6 +18,7 @@ from penstock.server.auth import read_tokens
 from penstock.server.capping import capped_dedupe, check_cap, survey
 from penstock.server.certificates import certificates_of
 from penstock.server.child import Child, FlightChild
+from penstock.server.descriptors import bounded, raise_limit
 from penstock.server.http_server import http_server, reserve
 from penstock.server.queries import Queries
 from penstock.server.repeats import remove_unused
@@ -101,6 +102,7 @@ class Supervisor:
 
     async def run(self) -> None:
         """From the ready line to the end of the last worker."""
+        raise_limit()  # its children have it from it
         if self._config.buffer.url is not None:
             await self._serve_and_let_go()
             return
@@ -143,7 +145,8 @@ class Supervisor:
         queries = Queries(self._config)
         application = web_application(self._config, self._children, queries)
         # A question is given up when its client goes, which looks like one that closes its side.
-        web = http_server(application, self._config, self._certificates, answers_half_closed=False)
+        bounds = bounded(self._config)
+        web = http_server(application, bounds, self._certificates, answers_half_closed=False)
         serving = asyncio.create_task(web.serve(sockets=[self._sockets["web"]]))
         serving.add_done_callback(lambda _: self._stopping.set())
         ready = watched(self._say_ready(ports), "saying that it is ready", self._fail)

@@ -25,6 +25,7 @@ from penstock.server import config as configuration
 from penstock.server.admission import SAMPLE_S, Admission
 from penstock.server.auth import Gate
 from penstock.server.certificates import certificates_of
+from penstock.server.descriptors import bounded
 from penstock.server.grpc import OtlpGrpc, options
 from penstock.server.http import OtlpHttp
 from penstock.server.http_server import bind, http_server
@@ -166,7 +167,7 @@ async def run() -> None:
     lines = asyncio.StreamReader()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin)
     orders = json.loads(await lines.readline())
-    config = configuration.load(orders["config"], {}, {})
+    config = bounded(configuration.load(orders["config"], {}, {}))
     set_up_logging(config.logging, worker=orders["number"])
     stop, failed = asyncio.Event(), asyncio.Event()
 

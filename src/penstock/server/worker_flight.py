@@ -6,6 +6,7 @@ What is asked is described in `query.flight` and `query.remote`.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import logging
@@ -124,8 +125,9 @@ class WorkerFlight(pf.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
         if action.type == "report":
             return iter([json.dumps(self._report()).encode()])
         asked = question(action.body.to_pybytes())
-        store, name = self._store(asked, "topic"), text(asked, "subscriber")
-        done = self._act(action.type, store, name, asked)
+        name = text(asked, "subscriber")
+        with self._held(asked, "topic") as store:
+            done = self._act(action.type, store, name, asked)
         return iter([json.dumps(done).encode()])
 
     def _act(self, what: str, store: Store, name: str, asked: dict[str, Any]) -> dict[str, Any]:
@@ -141,19 +143,27 @@ class WorkerFlight(pf.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
         return {"answered": self._deliveries.answer(store, name, what, asked)}
 
     def _subscribe(self, asked: dict[str, Any]) -> pf.FlightDataStream:
-        store, name = self._store(asked, "subscribe"), text(asked, "subscriber")
+        name = text(asked, "subscriber")
+        with self._held(asked, "subscribe"):
+            pass  # there is such a topic, and it can be opened
         wait_s = None if asked.get("wait_s") is None else number(asked, "wait_s")
         self._deliveries.check()
         most = number(asked, "most") or MOST_HELD
-        batches = self._deliveries.stream(store, name, wait_s, most)
-        return pf.GeneratorStream(DELIVERIES, told_batches(batches))
 
-    def _store(self, asked: dict[str, Any], key: str) -> Store:
-        store = self._find(asked, key)
-        if store is None:
-            at = f"{asked[key]}/{number(asked, 'partition')}"
-            raise pf.FlightServerError(f"there is no {at} yet, or it is not open at present")
-        return store
+        def batches() -> Iterator[pa.RecordBatch]:
+            with self._held(asked, "subscribe") as store:
+                yield from self._deliveries.stream(store, name, wait_s, most)
+
+        return pf.GeneratorStream(DELIVERIES, told_batches(batches()))
+
+    @contextlib.contextmanager
+    def _held(self, asked: dict[str, Any], key: str) -> Iterator[Store]:
+        """The store, opened where it is not, and not closed before the end."""
+        with self._stores.held(topic(asked, key), number(asked, "partition")) as store:
+            if store is None:
+                at = f"{asked[key]}/{number(asked, 'partition')}"
+                raise pf.FlightServerError(f"there is no {at} yet, or it is not open at present")
+            yield store
 
     def _find(self, asked: dict[str, Any], key: str) -> Store | None:
         return self._stores.find(topic(asked, key), number(asked, "partition"))

@@ -14,6 +14,7 @@ import os
 import stat
 import sys
 import threading
+import time
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from penstock.model.errors import LogLocked
@@ -32,6 +33,10 @@ Buffer: TypeAlias = bytes | memoryview
 
 OUT_OF_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 """Errors of a full disk: nothing is wrong with the file, and space may come back."""
+OUT_OF_FILES = frozenset({errno.EMFILE, errno.ENFILE})
+"""The process or the machine has no descriptor left: nothing was opened, and one may come back."""
+_DESCRIPTOR_S = 5.0
+_LOOK_AGAIN_S = 0.05
 
 _AT_ONCE = getattr(os, "O_NONBLOCK", 0)
 """Opening a pipe would wait for somebody who writes to it."""
@@ -155,6 +160,21 @@ def _opened(path: Path) -> int:
     raise OSError(errno.EINVAL, "not a regular file", str(path))
 
 
+def _folder_handle(folder: Path) -> int:
+    """Waits a while for a descriptor: what was renamed is renamed, and its caller cannot go back.
+
+    Nothing was synced yet, so this is no second try of a failed fsync.
+    """
+    until = time.monotonic() + _DESCRIPTOR_S
+    while True:
+        try:
+            return os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        except OSError as error:
+            if error.errno not in OUT_OF_FILES or time.monotonic() > until:
+                raise
+        time.sleep(_LOOK_AGAIN_S)
+
+
 class LocalFiles:
     """The machine's file system."""
 
@@ -212,7 +232,7 @@ class LocalFiles:
         """Syncs the folder; Windows keeps its folders durable by itself."""
         if sys.platform == "win32":
             return
-        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        handle = _folder_handle(folder)
         try:
             os.fsync(handle)
         finally:

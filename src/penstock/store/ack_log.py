@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from penstock.log.group_commit import GroupCommit
 from penstock.log.writer import FileWriter
-from penstock.model.errors import DiskFull
+from penstock.model.errors import DiskFull, TooManyFiles
 from penstock.model.settings import KIB, MIB, Durability, LogSettings
 from penstock.storage.documents import encode_document
 from penstock.storage.files import write_atomically
@@ -130,7 +130,7 @@ class AckLog(GroupCommit):
                 messages=batch.messages[snapshot:],
                 reserve_bytes=RESERVE_BYTES,
             )
-        except DiskFull:
+        except (DiskFull, TooManyFiles):
             if self._writer is None:
                 raise
             self._writer.write(batch.messages, batch.size)  # where it is as good, but longer

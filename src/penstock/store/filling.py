@@ -17,10 +17,10 @@ from penstock.log.cache import Batch
 from penstock.log.commit import Commit
 from penstock.log.pool import Timers
 from penstock.metrics import names
-from penstock.model.errors import DiskFull, LogUnavailable, StoreStopped
+from penstock.model.errors import DiskFull, LogUnavailable, StoreStopped, TooManyFiles
 from penstock.model.settings import Durability
 from penstock.segment import OpenSegment, write_segment
-from penstock.storage.files import OUT_OF_SPACE, write_atomically
+from penstock.storage.files import OUT_OF_FILES, OUT_OF_SPACE, write_atomically
 from penstock.store.format import Sealed
 from penstock.store.jobs import Job
 
@@ -314,7 +314,7 @@ class Filling:
                 settings=self._settings.segment,
                 slots=self._slots,
             )
-        except (OSError, DiskFull, LogUnavailable) as error:
+        except (OSError, DiskFull, TooManyFiles, LogUnavailable) as error:
             self._put_off(error, part)
             return False
         with self._journal.lock:
@@ -338,7 +338,9 @@ class Filling:
             self.sealed_through = offset
             self._log.set_floor(offset)
 
-    def _put_off(self, error: OSError | DiskFull | LogUnavailable, part: OpenSegment) -> None:
+    def _put_off(
+        self, error: OSError | DiskFull | TooManyFiles | LogUnavailable, part: OpenSegment
+    ) -> None:
         """Tries again later; too many failures stop the store. Nothing is skipped.
 
         What the disk has no room for is tried in smaller parts: the log it came from can only go
@@ -350,7 +352,7 @@ class Filling:
             self.waits_for_space = True
             self._seal_most = max(1, part.bundles // 2)
             self._on_disk_full(part.nbytes + SEGMENT_EXTRA_BYTES)
-        else:
+        elif not _lacks_descriptor(error):  # which comes back by itself, however long it takes
             self._seal_failures += 1
             if self._seal_failures > self._settings.seal_retries:
                 raise error
@@ -365,3 +367,8 @@ class Filling:
     def _wake(self) -> None:
         changed, self.changed = self.changed, Commit()
         changed.resolve()
+
+
+def _lacks_descriptor(error: Exception) -> bool:
+    lacks = isinstance(error, OSError) and error.errno in OUT_OF_FILES
+    return lacks or isinstance(error, TooManyFiles)

@@ -15,7 +15,14 @@ from penstock.log.format import HEADER_BYTES
 from penstock.log.pool import Timers
 from penstock.log.writer import MAX_ZEROED_BYTES
 from penstock.metrics import names
-from penstock.model.errors import DiskFull, LogLocked, LogUnavailable, MessageTooLarge, StoreFull
+from penstock.model.errors import (
+    DiskFull,
+    LogLocked,
+    LogUnavailable,
+    MessageTooLarge,
+    StoreFull,
+    TooManyFiles,
+)
 from penstock.store.ack_log import RESERVE_BYTES
 from penstock.store.format import Answered, Outcome, Reason, Removed
 from penstock.store.jobs import Job
@@ -139,6 +146,11 @@ class Maintenance:
                 self._budget.close()
             except (OSError, LogLocked) as error:
                 _LOG.warning("the shared budget could not be told of the end: %s", error)
+
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether nothing waits to be removed."""
+        return not self._doomed
 
     # --- admission -----------------------------------------------------------------------------
 
@@ -270,8 +282,8 @@ class Maintenance:
     def _run(self) -> None:
         try:
             self._tidy()
-        except DiskFull as error:
-            _LOG.warning("removals wait for disk space: %s", error)
+        except (DiskFull, TooManyFiles) as error:
+            _LOG.warning("removals wait: %s", error)
         except LogUnavailable as error:
             _LOG.error("nothing is removed any more: %s", error)
             return
@@ -333,7 +345,7 @@ class Maintenance:
         for segment_seq, doomed in self._doomed.items():
             try:
                 doomed.recorded.wait()
-            except DiskFull:
+            except (DiskFull, TooManyFiles):
                 recorded = self._journal.record(*doomed.events)
                 self._doomed[segment_seq] = replace(doomed, recorded=recorded)
                 raise
@@ -348,7 +360,7 @@ class Maintenance:
     def _make_room_in_log(self, lacking: int) -> None:
         """What is in segments already need not be in the log, nor in its last file."""
         self._log.roll()
-        with contextlib.suppress(DiskFull):  # then removals have to make room
+        with contextlib.suppress(DiskFull, TooManyFiles):  # then removals have to make room
             self._log.flush()
             self._log.enforce_retention()
         if not self._fits(lacking):

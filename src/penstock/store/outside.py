@@ -18,6 +18,7 @@ no identity.
 from __future__ import annotations
 
 import os
+import threading
 import unicodedata
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -156,6 +157,7 @@ class DeliveredFile:
         self._data_dir = data_dir
         self._seen: tuple[int, int] | None = None
         self._last: Delivered | None = None
+        self._lock = threading.Lock()
 
     def read(self) -> Delivered | None:
         """`read_delivered`, mostly without reading."""
@@ -164,10 +166,11 @@ class DeliveredFile:
         except FileNotFoundError:
             return None
         seen = (found.st_mtime_ns, found.st_ino)
-        if seen != self._seen:
-            self._last, self._seen = None, seen
-            self._last = read_delivered(self._data_dir)
-        return self._last
+        with self._lock:
+            if seen != self._seen:
+                self._last, self._seen = None, seen
+                self._last = read_delivered(self._data_dir)
+            return self._last
 
     def tell(self, stores: Iterable[Store]) -> None:
         """Acknowledges in every store what it says.

@@ -446,6 +446,11 @@ class Store(Registration):
         """Why it takes and delivers nothing more; None while it does."""
         return self._failure
 
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether everything appended is in a segment, and nothing waits to be removed."""
+        return self._filling.sealed_through >= self.log.end_offset and self._maintenance.is_at_rest
+
     def free(self, size: int) -> None:
         """Lets go of what may go, oldest first, until so many bytes are free; in the background.
 
