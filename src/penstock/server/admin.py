@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from penstock import __version__
 from penstock.pipeline.flush.progress import read_progress
 from penstock.server.auth import Role
+from penstock.server.child import ANSWER_S
 from penstock.server.exposition import merge, pipeline_page
 from penstock.server.routing import Response, Route
 
@@ -53,7 +54,7 @@ class Admin:
         return Response.of({"ready": ready}, 200 if ready else 503)
 
     async def _metrics(self, _: Request) -> Response:
-        pages = [report["metrics"] for report in await self._reports("report") if report]
+        pages = [report["metrics"] for report in await self._reports("metrics", ANSWER_S) if report]
         progress = await asyncio.to_thread(read_progress, self._config.data_dir)
         page = merge([*pages, pipeline_page(progress)])
         return Response(200, page.encode(), TEXT)
@@ -63,9 +64,7 @@ class Admin:
         if not request.caller.oversees:
             shown = [{k: v for k, v in report.items() if k in _FOR_ALL} for report in reports]
             return Response.of({"version": __version__, "workers": shown})
-        workers = [
-            {k: v for k, v in report.items() if k not in ("id", "metrics")} for report in reports
-        ]
+        workers = [{k: v for k, v in report.items() if k != "id"} for report in reports]
         rates = [worker.get("rates", {}).get("requests_per_second", 0.0) for worker in workers]
         about = {"version": __version__, "requests_per_second": round(sum(rates), 3)}
         return Response.of({**about, "workers": workers})

@@ -115,8 +115,11 @@ class Worker:
             "disk_full": self._admission.disk_full,
             "in_flight_bytes": self._admission.in_flight_bytes,
             **self._keeping.report(),
-            "metrics": self._metrics.exposition().decode(),
         }
+
+    def metrics(self) -> dict[str, Any]:
+        """Apart from the rest: with many topics it is much, and health is asked for often."""
+        return {"metrics": self._metrics.exposition().decode()}
 
     def topics(self) -> dict[str, Any]:
         """What it holds, and who reads it."""
@@ -209,7 +212,8 @@ async def _answer(worker: Worker, question: dict[str, Any]) -> None:
     try:
         if question["ask"] == "flush":
             await worker.flush()
-        answer.update(worker.topics() if question["ask"] == "topics" else worker.report())
+        asked = {"topics": worker.topics, "metrics": worker.metrics}
+        answer.update(asked.get(question["ask"], worker.report)())
     except Exception as error:  # noqa: BLE001 - the supervisor must hear of it
         answer["error"] = str(error)
     say(answer)
