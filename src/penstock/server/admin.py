@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
 _FLUSH_S: Final = 60.0
+_ANSWER_S: Final = 5.0
 _FOR_ALL: Final = ("worker", "pressure", "disk_full")
 """What anybody may know of a worker: why requests are put off, and nothing of others' data."""
 
@@ -28,8 +29,11 @@ _FOR_ALL: Final = ("worker", "pressure", "disk_full")
 class Admin:
     """Answers from what the workers report."""
 
-    def __init__(self, config: Config, children: Sequence[Child]) -> None:
+    def __init__(
+        self, config: Config, children: Sequence[Child], flight: Child | None = None
+    ) -> None:
         self._config = config
+        self._flight = flight
         self._children = children
 
     def routes(self) -> list[Route]:
@@ -75,7 +79,9 @@ class Admin:
         failed = [error for error in errors if error]
         return Response.of({"flushed": not failed, "errors": failed}, 503 if failed else 200)
 
-    async def _reports(self, what: str, timeout_s: float = 5.0) -> list[dict[str, Any] | None]:
+    async def _reports(
+        self, what: str, timeout_s: float = _ANSWER_S
+    ) -> list[dict[str, Any] | None]:
         return list(await asyncio.gather(*(c.ask(what, timeout_s) for c in self._children)))
 
     async def _problems(self) -> list[str]:
@@ -87,4 +93,6 @@ class Admin:
             problems += report.get("failures", [])
             if report.get("disk_full"):
                 problems.append("the disk is full")
+        if self._flight is not None and await self._flight.ask("ping", _ANSWER_S) is None:
+            problems.append(f"{self._flight.title} does not answer")
         return list(dict.fromkeys(problems))  # what ails all of them is said once

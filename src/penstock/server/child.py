@@ -44,6 +44,11 @@ class Child:
         """How the log names it."""
         return f"{self.kind} {self.number}"
 
+    @property
+    def pid(self) -> int | None:
+        """Of the process that runs, or ran last."""
+        return None if self._process is None else self._process.pid
+
     async def start(self) -> None:
         """Starts the process; `ready` is set when it listens."""
         self.ready.clear()
@@ -116,11 +121,20 @@ class Child:
 
 
 class FlightChild(Child):
-    """The process of the Flight port. It answers no questions of ours."""
+    """The process of the Flight port."""
 
     module = "penstock.server.flight_process"
-    kind = "Flight process"
+    kind = "the Flight process"
 
     def __init__(self, config: Config, port: int) -> None:
         super().__init__(config, 0, 0, 0)
         self._orders = {"config": configuration.document(config), "flight_port": port}
+
+    @property
+    def title(self) -> str:
+        """There is one."""
+        return self.kind
+
+    def terminate(self) -> None:
+        """It has nothing to put in order: what it has handed out is delivered again."""
+        self.kill()

@@ -272,6 +272,9 @@ class Config:
     )
     workers: int = _key(1, INTEGER, "receiving processes; each has its partition of every topic")
     stop_deadline: float = _key(30.0, DURATION, "the longest that stopping may take")
+    answer_deadline: float = _key(
+        30.0, DURATION, "a process of the server that does not answer for so long is replaced"
+    )
     listen: Listen = Listen()
     tls: Tls = Tls()
     auth: Auth = Auth()

@@ -14,7 +14,7 @@ import os
 import signal
 import sys
 import threading
-from typing import Final
+from typing import Any, Final
 
 from penstock.server import config as configuration
 from penstock.server.certificates import LOOK_S
@@ -41,8 +41,7 @@ def main() -> None:
         signal.signal(number, lambda *_: stop.set())
     service = FlightService(config, orders["flight_port"])  # listens while it is referred to
     threading.Thread(target=_watch, daemon=True).start()
-    sys.stdout.write('{"ready": true}\n')
-    sys.stdout.flush()
+    _say({"ready": True})
     while not stop.wait(LOOK_S):
         if service.certificates is not None and service.certificates.refresh():
             _LOG.info("the Flight port is opened again, with the new certificates")
@@ -51,8 +50,15 @@ def main() -> None:
 
 
 def _watch() -> None:
-    sys.stdin.read()
+    """Answers who asks whether it is well; the end of stdin is its own."""
+    for line in sys.stdin:
+        _say({"id": json.loads(line)["id"]})
     end_at_once()
+
+
+def _say(document: dict[str, Any]) -> None:
+    sys.stdout.write(json.dumps(document) + "\n")
+    sys.stdout.flush()
 
 
 if __name__ == "__main__":

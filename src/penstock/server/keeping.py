@@ -93,7 +93,7 @@ class StoreKeeping:
     def __init__(self, config: Config, number: int, metrics: Metrics) -> None:
         self._config = config
         self._number = number
-        self._decoder = DecoderProcess()
+        self._decoder = DecoderProcess(deadline_s=config.answer_deadline)
         decoders: dict[Signal, Decoder] = {
             each: RemoteDecoder(self._decoder, each) for each in Signal
         }
@@ -112,6 +112,7 @@ class StoreKeeping:
 
     async def close(self) -> None:
         """Seals and closes."""
+        self._decoder.hurry()
         if self._flight is not None:
             await asyncio.to_thread(self._flight.stop)
         await self._stores.close()
@@ -137,8 +138,8 @@ class StoreKeeping:
         self._rates.sample(self._stores.all())
 
     def failures(self) -> list[str]:
-        """Of the stores."""
-        return self._stores.failures()
+        """Of the stores, and of the process that decodes for them."""
+        return self._stores.failures() + self._decoder.failures
 
     def report(self) -> dict[str, Any]:
         """Rates, how many requests came again, and how many would not be known if they did."""

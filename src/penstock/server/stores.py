@@ -322,6 +322,7 @@ class Stores:
     async def _put_to_sleep(self, key: Key) -> None:
         """Closes it. Who wants it meanwhile waits until it is closed, and opens it again."""
         store = self._residents.take(key)
+        self._residents.note_asleep(key, _asleep(key, store, None))  # shown meanwhile as it was
         closing = self._closing[key] = asyncio.create_task(self._close_and_note(key, store))
         closing.add_done_callback(lambda _: self._closing.pop(key, None))
         await asyncio.shield(closing)
@@ -330,8 +331,7 @@ class Stores:
         try:
             told = await asyncio.to_thread(self._tell, store)
             await self._close_one(store)
-            asleep = Asleep(store.name, len(store.segments), told, describe(*key, store))
-            self._residents.note_asleep(key, asleep)
+            self._residents.note_asleep(key, _asleep(key, store, told))
         except (PenstockError, OSError) as error:
             self._note_missing(key, error)
 
@@ -461,6 +461,10 @@ class Stores:
 def _own_subscribers(config: Config) -> tuple[str, ...]:
     """Who takes data from every store, and must miss no segment of it."""
     return (LAKE,) if config.lake.enabled else ()
+
+
+def _asleep(key: Key, store: Store, told: Taken | None) -> Asleep:
+    return Asleep(store.name, len(store.segments), told, describe(*key, store))
 
 
 def _remove_new(folder: Path) -> None:

@@ -143,15 +143,17 @@ class Supervisor:
             self._flight = FlightChild(self._config, ports["flight"])
         guards = [watched(self._guard(each), each.title, self._fail) for each in self._all()]
         queries = Queries(self._config)
-        application = web_application(self._config, self._children, queries)
+        application = web_application(self._config, self._children, queries, self._flight)
         # A question is given up when its client goes, which looks like one that closes its side.
         bounds = bounded(self._config)
         web = http_server(application, bounds, self._certificates, answers_half_closed=False)
         serving = asyncio.create_task(web.serve(sockets=[self._sockets["web"]]))
         serving.add_done_callback(lambda _: self._stopping.set())
+        dogs = [watched(self._watch(each), "watching", self._fail) for each in self._all()]
         ready = watched(self._say_ready(ports), "saying that it is ready", self._fail)
         await self._stopping.wait()
-        ready.cancel()
+        for task in (ready, *dogs):
+            task.cancel()
         for child in self._all():
             child.terminate()
         await asyncio.wait(guards, timeout=self._config.stop_deadline)
@@ -243,6 +245,22 @@ class Supervisor:
                 await asyncio.wait_for(self._stopping.wait(), pause_s)
             except TimeoutError:
                 pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+
+    async def _watch(self, child: Child) -> None:
+        """Ends a child that does not answer; its guard starts the next one.
+
+        Asked twice: after this process itself had no time, the first answer may only be late.
+        """
+        patience_s = self._config.answer_deadline / 2
+        while True:
+            await child.ready.wait()
+            pid, answers = child.pid, False
+            for _ in range(2):
+                answers = answers or await child.ask("ping", patience_s) is not None
+            if not answers and child.ready.is_set() and child.pid == pid:
+                _LOG.error("%s does not answer and is ended", child.title)
+                child.kill()
+            await asyncio.sleep(patience_s)
 
     def _on_signal(self) -> None:
         if self._stopping.is_set():  # the second one: at once; what was acknowledged is on disk

@@ -20,9 +20,11 @@ if TYPE_CHECKING:
     from penstock.server.queries import Queries
 
 
-def web_application(config: Config, children: Sequence[Child], queries: Queries) -> Router:
+def web_application(
+    config: Config, children: Sequence[Child], queries: Queries, flight: Child | None = None
+) -> Router:
     """Health, metrics and the API."""
     kept = (TopicsApi(children), QueryApi(config, queries), SnapshotApi(queries))
-    parts = (Admin(config, children), *(kept if config.buffer.url is None else ()))
+    parts = (Admin(config, children, flight), *(kept if config.buffer.url is None else ()))
     routes = [route for part in parts for route in part.routes()]
     return Router([*routes, openapi_route()], Gate(config.auth.tokens_file), config.limits)

@@ -212,7 +212,7 @@ async def _answer(worker: Worker, question: dict[str, Any]) -> None:
     try:
         if question["ask"] == "flush":
             await worker.flush()
-        asked = {"topics": worker.topics, "metrics": worker.metrics}
+        asked = {"topics": worker.topics, "metrics": worker.metrics, "ping": dict[str, Any]}
         answer.update(asked.get(question["ask"], worker.report)())
     except Exception as error:  # noqa: BLE001 - the supervisor must hear of it
         answer["error"] = str(error)
