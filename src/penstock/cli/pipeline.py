@@ -313,6 +313,8 @@ def flush_settings(config: Config) -> FlushSettings:
         check_interval_s=pipeline.flush_interval,
         repeat_window_s=pipeline.repeat_window,
         repeat_rows=pipeline.repeat_rows,
+        day_window_s=pipeline.day_window,
+        days_per_batch=pipeline.days_per_batch,
     )
 
 

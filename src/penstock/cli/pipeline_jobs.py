@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from datetime import date
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -21,7 +22,7 @@ from penstock.server.lakes import lake_settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
-    from datetime import date, datetime
+    from datetime import datetime
     from pathlib import Path
 
     from penstock.lake.tables import Lake
@@ -265,7 +266,10 @@ class _Said:
 def _document(report: Any) -> dict[str, Any]:
     document = asdict(report)
     if "day" in document:
-        document["day"] = None if report.day is None else report.day.isoformat()
+        is_day = isinstance(report.day, date)
+        document["day"] = report.day.isoformat() if is_day else None
+        if not is_day and report.day is not None:
+            document["far_off"] = str(report.day)
     return document
 
 

@@ -20,6 +20,7 @@ from penstock.lake.positions import (
     read_epochs,
     read_positions,
 )
+from penstock.lake.producers import appending
 from penstock.lake.properties import is_crowded
 from penstock.lake.transaction import commit_snapshot
 from penstock.model.errors import Fenced, InvalidArgument
@@ -29,9 +30,10 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from pyiceberg.table import Table
-    from pyiceberg.table.update.snapshot import _FastAppendFiles, _SnapshotProducer
+    from pyiceberg.table.update.snapshot import _SnapshotProducer
 
     from penstock.lake.files import WrittenFile
+    from penstock.lake.producers import FastAppend, MergeAppend
     from penstock.lake.transaction import SnapshotTransaction
     from penstock.model.positions import Positions, SourcePartition
 
@@ -113,10 +115,11 @@ def commit(
         _check_positions(table, start, sources)
         check_written(table, files)
         transaction.set_properties(encode_positions(end))
-        with _append(transaction, table, epoch) as append:
+        append = _append(transaction, table, epoch)
+        with append:
             for file in files:
                 append.append_data_file(data_file(file))
-            return append
+        return append
 
     return Committed(commit_snapshot(table, stage))
 
@@ -153,12 +156,11 @@ def _check_positions(table: Table, start: Positions, sources: Collection[str]) -
         raise Fenced(f"the table {name} is at {dict(found)}, the batch begins at {dict(start)}")
 
 
-def _append(transaction: SnapshotTransaction, table: Table, epoch: int) -> _FastAppendFiles:
-    update = transaction.update_snapshot(_summary("flush", epoch))
+def _append(transaction: SnapshotTransaction, table: Table, epoch: int) -> FastAppend | MergeAppend:
     snapshot = table.current_snapshot()
     manifests = snapshot.manifests(table.io) if snapshot else []
     crowded = is_crowded(table.properties, (manifest.manifest_length for manifest in manifests))
-    return update.merge_append() if crowded else update.fast_append()
+    return appending(transaction, _summary("flush", epoch), merging=crowded)
 
 
 def _summary(operation: str, epoch: int) -> dict[str, str]:

@@ -36,14 +36,15 @@ class Expired:
 def expire_rows(table: Table, before: date) -> Expired:
     """Takes out all rows of days before `before`, in one commit.
 
-    Whole days only: their files leave the table, none is read or written. Rows without a time
-    have no day; theirs leave when the file was written before `before`. Doing it again finds
+    Whole days only: their files leave the table, none is read or written. Rows of far-off days
+    leave by the day on which they came: their own times say nothing of their age. Rows without a
+    time have no day; theirs leave when the file was written before `before`. Doing it again finds
     nothing. Beside a flush that brings late rows, those stay until the next time; beside a
     compaction it plans again. `table` is refreshed.
     """
     for _ in range(_ATTEMPTS):
         table.refresh()
-        old = [file for file in files_before(table, before) if _is_old(table, file, before)]
+        old = old_files(table, before)
         if not old:
             return Expired()
         try:
@@ -77,6 +78,11 @@ def expire_snapshots(table: Table, before: datetime) -> int:
         else:
             return len(old)
     raise CommitContended(f"the table {table.name()[-1]} was changed {_ATTEMPTS} times")
+
+
+def old_files(table: Table, before: date) -> list[LiveFile]:
+    """The files of the table, as it was last loaded, that `expire_rows` takes out."""
+    return [file for file in files_before(table, before) if _is_old(table, file, before)]
 
 
 def _is_old(table: Table, file: LiveFile, before: date) -> bool:

@@ -22,6 +22,7 @@ from penstock.lake.arrow import schema_of
 from penstock.lake.columns import own_numbers
 from penstock.lake.deletes import check_readable, plain_path
 from penstock.lake.glance import table_columns
+from penstock.lake.layout import FarOff, far_off_of
 from penstock.lake.manifests import delete_index, global_specs
 from penstock.lake.promoted import of_properties
 from penstock.model.errors import CommitConflict
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
     from penstock.lake.columns import Columns
     from penstock.lake.deletes import DeleteIndex, Deletions
+    from penstock.lake.layout import Day
     from penstock.lake.target import Target
 
 _EPOCH: Final = date(1970, 1, 1)
@@ -44,12 +46,12 @@ _EPOCH: Final = date(1970, 1, 1)
 
 @dataclass(frozen=True, slots=True)
 class LiveFile:
-    """A data file of a table. `day` is None for rows without a time."""
+    """A data file of a table."""
 
     path: str
     rows: int
     bytes: int
-    day: date | None
+    day: Day
     spec_id: int
     deletes: Deletions | None = field(default=None, kw_only=True)
     """What was deleted of it; None: nothing."""
@@ -67,33 +69,44 @@ class WrittenFile(LiveFile):
 
     @classmethod
     def of(
-        cls, path: str, size: int, day: date | None, metadata: pq.FileMetaData, target: Target
+        cls, path: str, size: int, day: Day, metadata: pq.FileMetaData, target: Target
     ) -> WrittenFile:
         """What the footer of the file says."""
         statistics = _statistics(metadata, target)
         rows = metadata.num_rows
-        return cls(path, rows, size, day, target.spec_id, target.sort_order_id, statistics)
+        spec_id = target.far_off_spec_id if isinstance(day, FarOff) else target.spec_id
+        if spec_id is None:
+            raise CommitConflict(f"{path} has rows of far-off days, and the table no spec for them")
+        return cls(path, rows, size, day, spec_id, target.sort_order_id, statistics)
 
 
-def live_files(table: Table, row_filter: str = "") -> Iterator[LiveFile]:
+def live_files(
+    table: Table, row_filter: str = "", spec_id: int | None = None
+) -> Iterator[LiveFile]:
     """The files of the table as it was last loaded that may have rows of the filter.
 
-    Reads the manifests that may name some. A file of another partition spec is passed over, since
-    nothing here has written it. NotHonoured: one is of a kind that nothing here reads.
+    Reads the manifests that may name some, or those of one spec. A file of a partition spec that
+    nothing here writes is passed over. NotHonoured: one is of a kind that nothing here reads.
     """
     deletes = delete_index_of(table)
-    for entry in data_entries(table, row_filter):
+    for entry in data_entries(table, row_filter, spec_id):
         file = live_file(table, entry, deletes)
         if file is not None:
             yield file
 
 
-def data_entries(table: Table, row_filter: str = "") -> Iterator[ManifestEntry]:
-    """The entries of data files of the table as it was last loaded."""
+def data_entries(
+    table: Table, row_filter: str = "", spec_id: int | None = None
+) -> Iterator[ManifestEntry]:
+    """The entries of data files of the table as it was last loaded; of one spec, or of all."""
     # Not by `plan_files`: that stops at equality deletes, and does not know where vectors are.
     snapshot = table.current_snapshot()
     manifests = snapshot.manifests(table.io) if snapshot else []
-    data = [each for each in manifests if each.content is ManifestContent.DATA]
+    data = [
+        each
+        for each in manifests
+        if each.content is ManifestContent.DATA and spec_id in (None, each.partition_spec_id)
+    ]
     planner = ManifestGroupPlanner(table.metadata, table.io, row_filter or ALWAYS_TRUE)
     return chain.from_iterable(planner.plan_manifest_entries(data))
 
@@ -161,30 +174,53 @@ def described(file: DataFile) -> dict[str, Any]:
     }
 
 
-def files_of_day(table: Table, day: date | None) -> list[LiveFile]:
-    """The files of one day, or of the rows without a time, by their paths."""
-    found = (file for file in live_files(table, _rows_of(table, day)) if file.day == day)
-    return sorted(found, key=lambda file: file.path)
+def files_of_day(table: Table, day: Day) -> list[LiveFile]:
+    """The files of one day, of the rows without a time, or of far-off days, by their paths."""
+    some = far_off_files(table) if isinstance(day, FarOff) else _of_time(table, day)
+    return sorted((file for file in some if file.day == day), key=lambda file: file.path)
 
 
 def files_before(table: Table, day: date) -> list[LiveFile]:
-    """The files of earlier days, and those of the rows without a time."""
+    """The files of earlier days, those of far-off days that came earlier, and of no time."""
     # Not by one filter with OR: pyiceberg then compares the day of a file that has none.
     earlier = live_files(table, f"{_time_column(table)} < '{day}T00:00:00+00:00'")
-    dated = [file for file in earlier if file.day is not None and file.day < day]
-    return [*dated, *files_of_day(table, None)]
+    dated = [file for file in earlier if isinstance(file.day, date) and file.day < day]
+    far_off = [
+        file
+        for file in far_off_files(table)
+        if isinstance(file.day, FarOff) and file.day.came < day
+    ]
+    return [*dated, *far_off, *files_of_day(table, None)]
+
+
+def far_off_files(table: Table) -> Iterator[LiveFile]:
+    """Those of rows of far-off days; reads no manifests but theirs."""
+    spec_id = far_off_spec(table)
+    return iter(()) if spec_id is None else live_files(table, spec_id=spec_id)
+
+
+def far_off_spec(table: Table) -> int | None:
+    """The partition spec of rows of far-off days: it parts nothing. None: the table has none."""
+    found = (each.spec_id for each in table.specs().values() if not each.fields)
+    return next(found, None)
 
 
 def live_file(table: Table, entry: ManifestEntry, deletes: DeleteIndex | None) -> LiveFile | None:
-    """A file of a manifest, with what was deleted of it; None where its partition is not a day."""
+    """A file of a manifest, with what was deleted of it; None where nothing here has parted it."""
     file = entry.data_file
     check_readable(described(file), file.file_path)
     spec_id = file.spec_id
     fields = table.specs()[spec_id].fields
-    if len(fields) != 1 or not isinstance(fields[0].transform, DayTransform):
+    day: Day = None
+    if not fields:
+        day = far_off_of(file.file_path)
+        if day is None:
+            return None
+    elif len(fields) == 1 and isinstance(fields[0].transform, DayTransform):
+        number = file.partition[0]
+        day = None if number is None else _EPOCH + timedelta(days=number)
+    else:
         return None
-    number = file.partition[0]
-    day = None if number is None else _EPOCH + timedelta(days=number)
     found = deletes and deletes.of(
         plain_path(file.file_path), entry.sequence_number or 0, spec_id, parts_of(file)
     )
@@ -194,13 +230,12 @@ def live_file(table: Table, entry: ManifestEntry, deletes: DeleteIndex | None) -
 
 def data_file(file: LiveFile) -> DataFile:
     """The file as Iceberg's manifests have it; without statistics where we have none."""
-    number = None if file.day is None else (file.day - _EPOCH).days
     statistics = file.statistics if isinstance(file, WrittenFile) else {"record_count": file.rows}
     made = DataFile.from_args(
         content=DataFileContent.DATA,
         file_path=file.path,
         file_format=FileFormat.PARQUET,
-        partition=Record(number),
+        partition=_partition(file.day),
         file_size_in_bytes=file.bytes,
         sort_order_id=file.sort_order_id if isinstance(file, WrittenFile) else None,
         equality_ids=None,
@@ -211,21 +246,30 @@ def data_file(file: LiveFile) -> DataFile:
     return made
 
 
+def _partition(day: Day) -> Record:
+    """Invariant: it is true of every row of the file. Whoever reads leaves files out by it."""
+    if isinstance(day, FarOff):
+        return Record()
+    return Record(None if day is None else (day - _EPOCH).days)
+
+
 def check_written(table: Table, files: Iterable[WrittenFile]) -> None:
     """CommitConflict where the table cannot take the files any more; they are written again."""
     for file in files:
-        if file.spec_id != table.spec().spec_id:
+        is_far = isinstance(file.day, FarOff)
+        if file.spec_id != (far_off_spec(table) if is_far else table.spec().spec_id):
             raise CommitConflict(f"{file.path} was written for another partition spec")
         if not table.io.new_input(file.path).exists():
             raise CommitConflict(f"{file.path} is gone")
 
 
-def _rows_of(table: Table, day: date | None) -> str:
+def _of_time(table: Table, day: date | None) -> Iterator[LiveFile]:
+    """The files that may have rows of a day, or without a time."""
     column = _time_column(table)
     if day is None:
-        return f"{column} IS NULL"
+        return live_files(table, f"{column} IS NULL")
     begin, end = f"{day}T00:00:00+00:00", f"{day + timedelta(days=1)}T00:00:00+00:00"
-    return f"{column} >= '{begin}' AND {column} < '{end}'"
+    return live_files(table, f"{column} >= '{begin}' AND {column} < '{end}'")
 
 
 def _time_column(table: Table) -> str:

@@ -2,20 +2,25 @@
 
     <table>/data/<day>/b00000007-<start>-<end>-00003-<attempt>.parquet   of a batch
     <table>/data/<day>/r<replaced>-00000-<attempt>.parquet               of a replacement
+    <table>/data/<none>/<either>-past-20251115.parquet                   of rows of far-off days
     <table>/metadata/…                                                   Iceberg's
 
-<day> is year=2025/month=11/day=15. The key, up to the part, says what the file is for: a batch's
-range of positions is committed once and replaced files are gone afterwards, so the names of a key
-can enter the table once only. The attempt is another one whenever a file is begun, so that nobody
-meets the half of a file that an earlier attempt at the same part has left, or that another one is
-just writing. (0.1 wrote names without an attempt.) Pure: no files, no Iceberg.
+<day> is year=2025/month=11/day=15, <none> the same with null for each. The key, up to the part,
+says what the file is for: a batch's range of positions is committed once and replaced files are
+gone afterwards, so the names of a key can enter the table once only. The attempt is another one
+whenever a file is begun, so that nobody meets the half of a file that an earlier attempt at the
+same part has left, or that another one is just writing. (0.1 wrote names without an attempt.) Pure:
+no files, no Iceberg.
 """
 
 from __future__ import annotations
 
+import enum
 import re
+from dataclasses import dataclass
+from datetime import date
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 from uuid import uuid4
 
 from penstock.lake.positions import encode_positions
@@ -23,7 +28,6 @@ from penstock.model.positions import of_sources
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-    from datetime import date
 
     from penstock.model.positions import Positions
 
@@ -34,8 +38,34 @@ _REPLACED_BYTES: Final = 12
 _ATTEMPT_DIGITS: Final = 12
 _NAME: Final = re.compile(
     r"(?P<key>b(?P<epoch>[0-9]{8,})-(?P<start>[0-9a-f]{12})-[0-9a-f]{12}|r[0-9a-f]{24})"
-    r"-[0-9]{5,}(-[0-9a-f]{12})?\.parquet"
+    r"-[0-9]{5,}(-[0-9a-f]{12})?(-(?P<side>past|future)-(?P<came>[0-9]{8}))?\.parquet"
 )
+
+
+class Side(enum.StrEnum):
+    """Where the times of rows are, as seen from their arrival."""
+
+    PAST = "past"
+    FUTURE = "future"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class FarOff:
+    """What stands in the place of a day for rows of many days, all far from when they came.
+
+    They are kept by the day on which they came, so that they have an age whatever their times say.
+    """
+
+    came: date
+    side: Side
+
+    def __str__(self) -> str:
+        """For people."""
+        return f"far in the {self.side} of {self.came}"
+
+
+Day: TypeAlias = date | FarOff | None
+"""What the rows of a data file have in common; None: they have no time."""
 
 
 def batch_key(start: Positions, end: Positions, epoch: int) -> str:
@@ -53,9 +83,9 @@ def replacement_key(replaced: Iterable[str]) -> str:
     return f"r{blake2b(text.encode(), digest_size=_REPLACED_BYTES).hexdigest()}"
 
 
-def day_folder(day: date | None) -> str:
-    """The folder of a day below `data`; None is for rows without a time."""
-    if day is None:
+def day_folder(day: Day) -> str:
+    """The folder of a day below `data`; null for rows that have none, or many."""
+    if not isinstance(day, date):
         return f"year={NO_DAY}/month={NO_DAY}/day={NO_DAY}"
     return f"year={day.year:04d}/month={day.month:02d}/day={day.day:02d}"
 
@@ -70,9 +100,10 @@ def metadata_folder(location: str) -> str:
     return f"{location.rstrip('/')}/metadata"
 
 
-def data_path(location: str, day: date | None, key: str, part: int, attempt: str) -> str:
+def data_path(location: str, day: Day, key: str, part: int, attempt: str) -> str:
     """The file of a day that an attempt at part `part` of a batch or a replacement writes."""
-    return f"{data_folder(location)}/{day_folder(day)}/{key}-{part:05d}-{attempt}.parquet"
+    far = f"-{day.side}-{day.came:%Y%m%d}" if isinstance(day, FarOff) else ""
+    return f"{data_folder(location)}/{day_folder(day)}/{key}-{part:05d}-{attempt}{far}.parquet"
 
 
 def new_attempt() -> str:
@@ -84,6 +115,15 @@ def key_of(path: str) -> str | None:
     """What the file was written for; None where its name says nothing."""
     match = _NAME.fullmatch(path.rpartition("/")[2])
     return match["key"] if match else None
+
+
+def far_off_of(path: str) -> FarOff | None:
+    """What a file of no day has rows of; None where its name does not say."""
+    match = _NAME.fullmatch(path.rpartition("/")[2])
+    try:
+        return FarOff(date.fromisoformat(match["came"]), Side(match["side"])) if match else None
+    except (TypeError, ValueError):
+        return None
 
 
 def may_be_in_flight(path: str, positions: Positions, epochs: Mapping[str, int]) -> bool:

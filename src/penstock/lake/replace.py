@@ -6,14 +6,14 @@ over it, and stops at an `overwrite`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from pyiceberg.exceptions import ValidationException
-from pyiceberg.table.snapshots import Operation, Summary
-from pyiceberg.table.update.snapshot import _OverwriteFiles
+from pyiceberg.table.snapshots import Operation
 
 from penstock.lake.files import check_written, data_file, deletes_of
 from penstock.lake.layout import key_of, replacement_key
+from penstock.lake.producers import exchanging
 from penstock.lake.transaction import commit_snapshot
 from penstock.model.errors import FilesReplaced, InvalidArgument
 
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
     from penstock.lake.files import LiveFile, WrittenFile
     from penstock.lake.transaction import SnapshotTransaction
-
-_NOTHING: Final[dict[str, str]] = {}
 
 
 def replace(
@@ -86,27 +84,15 @@ def stage_exchange(
     """Files for others, as one snapshot of a transaction. FilesReplaced: one is not there."""
     summary = {"penstock.operation": operation}
     try:
-        with _Exchange(kind, transaction, transaction.io, snapshot_properties=summary) as exchange:
+        exchange = exchanging(transaction, summary, kind)
+        with exchange:
             for file in remove:
                 exchange.delete_data_file(data_file(file))
             for file in add:
                 exchange.append_data_file(data_file(file))
-            return exchange
     except ValidationException as error:
         raise FilesReplaced(str(error)) from None
-
-
-class _Exchange(_OverwriteFiles):
-    """pyiceberg's, which knows how to sum up every kind of snapshot but `replace`."""
-
-    def _summary(self, snapshot_properties: dict[str, str] = _NOTHING) -> Summary:
-        kind = self._operation
-        self._operation = Operation.OVERWRITE
-        try:
-            summary = super()._summary(snapshot_properties)
-        finally:
-            self._operation = kind
-        return Summary(kind, **summary.additional_properties)
+    return exchange
 
 
 def _check_deletes(table: Table, remove: Sequence[LiveFile]) -> None:

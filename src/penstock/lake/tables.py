@@ -11,13 +11,15 @@ from pyiceberg.exceptions import (
     NoSuchTableError,
     TableAlreadyExistsError,
 )
+from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.table import TableProperties
+from pyiceberg.table.update import AddPartitionSpecUpdate, AssertDefaultSpecId
 from pyiceberg.transforms import DayTransform, IdentityTransform
 
 from penstock.lake.arrow import arrow_schema
 from penstock.lake.catalog import open_catalog
 from penstock.lake.columns import recorded_as
-from penstock.lake.files import own_columns
+from penstock.lake.files import far_off_spec, own_columns
 from penstock.lake.parquet import leaf_paths
 from penstock.lake.promoted import of_properties, parse_all, promoted_properties, with_columns
 from penstock.lake.properties import WRITTEN_FORMAT, new_table_properties, outdated
@@ -112,6 +114,8 @@ class Lake:
         if table.format_version > WRITTEN_FORMAT:
             return table  # it can be read; whoever writes to it is told so
         self._rename(table, shape)
+        if name in TABLES and far_off_spec(table) is None:
+            _add_far_off_spec(table)
         known = own_columns(table, shape.schema.names)
         missing = [each for each in shape.schema if _is_new(each, known, table)]
         new, gone = outdated(table.properties, shape.schema.names)
@@ -168,7 +172,10 @@ class Lake:
         numbers = recorded_as({field.name: field.field_id for field in schema.fields})
         transaction.set_properties(mapping | numbers)
         transaction.commit_transaction()
-        return self._catalog.load_table(identifier)
+        table = self._catalog.load_table(identifier)
+        if name in TABLES and far_off_spec(table) is None:
+            _add_far_off_spec(table)
+        return table
 
     def _usual(self, name: str) -> Shape:
         if name not in TABLES:
@@ -181,6 +188,19 @@ class Lake:
             return {}
         every = parse_all(map(str, {*of_properties(properties), *self._promoted}))
         return promoted_properties(sorted(every))
+
+
+def _add_far_off_spec(table: Table) -> None:
+    """A partition spec that parts nothing, beside the one by days, which stays the default.
+
+    Most tables have it: pyiceberg makes one without partitions, and changes it.
+    """
+    number = max(table.specs()) + 1
+    fields = {"default-spec-id": table.metadata.default_spec_id}
+    default = AssertDefaultSpecId.model_validate(fields)
+    with table.transaction() as transaction:
+        update = AddPartitionSpecUpdate(spec=PartitionSpec(spec_id=number))
+        transaction._apply((update,), (default,))  # noqa: SLF001 - there is no other way
 
 
 def _is_new(column: pa.Field, known: Mapping[str, int], table: Table) -> bool:

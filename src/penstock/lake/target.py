@@ -14,7 +14,7 @@ from pyiceberg.transforms import DayTransform
 
 from penstock.lake.arrow import arrow_schema
 from penstock.lake.columns import check_known, dropped_columns, number_of
-from penstock.lake.files import columns_of_table
+from penstock.lake.files import columns_of_table, far_off_spec
 from penstock.lake.promoted import of_properties
 from penstock.lake.schemas import USUAL
 from penstock.model.errors import NotHonoured
@@ -39,6 +39,8 @@ class Target:
     """The column whose day decides which file a row goes to."""
     sorted_by: tuple[str, ...]
     spec_id: int
+    far_off_spec_id: int | None
+    """That of files with rows of far-off days; None: it has none."""
     sort_order_id: int
     metrics: tuple[tuple[str, str], ...]
     """Properties that say of which columns the bounds are kept."""
@@ -64,6 +66,7 @@ class Target:
             time_column=names[_time_number(table)],
             sorted_by=tuple(names[each.source_id] for each in table.sort_order().fields),
             spec_id=table.spec().spec_id,
+            far_off_spec_id=far_off_spec(table),
             sort_order_id=table.sort_order().order_id,
             metrics=_metrics(table, columns.also),
             promoted=of_properties(table.properties),

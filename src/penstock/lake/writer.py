@@ -1,4 +1,4 @@
-"""Rows of one table to Parquet files, one for each day.
+"""Rows of one table to Parquet files, one for each day, and one for many that are far off.
 
 The files are durable when `write_rows` returns and no reader sees them before they are committed.
 Every call writes files of new names, so tasks may be retried and may run twice at once: what came
@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 
 from penstock.lake.arrow import conform, numbered, sharing
 from penstock.lake.durable import DurableFile
+from penstock.lake.far_off import by_day, day_of_number
 from penstock.lake.files import WrittenFile
 from penstock.lake.layout import data_path, new_attempt
 from penstock.lake.parquet import ROW_GROUP_ROWS, leaf_paths, writer_options
@@ -24,30 +25,36 @@ from penstock.model.errors import InvalidArgument
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from datetime import date
     from types import TracebackType
     from typing import Self
 
+    from penstock.lake.far_off import Arrival
+    from penstock.lake.layout import Day
     from penstock.lake.target import Target
 
 _DAY: Final = "__day"
 
 
-def write_rows(rows: pa.Table, target: Target, key: str, part: int) -> list[WrittenFile]:
+def write_rows(
+    rows: pa.Table, target: Target, key: str, part: int, arrival: Arrival | None = None
+) -> list[WrittenFile]:
     """Writes the rows to the file of their day each, sorted as the table is.
 
-    `key` and `part` name the files, and the attempt does (see `layout`): calling it again with the
-    same ones writes others. An error leaves at most files that nothing refers to.
+    `arrival` says which days have none of their own; without it all have. `key` and `part` name
+    the files, and the attempt does (see `layout`): calling it again with the same ones writes
+    others. An error leaves at most files that nothing refers to.
     """
     written = []
-    for day, some in split_by_day(rows, target):
+    for day, some in split_by_day(rows, target, arrival):
         with DataFileWriter(target, day, key, part) as file:
             file.write(some)
             written.append(file.finish())
     return written
 
 
-def split_by_day(rows: pa.Table, target: Target) -> Iterator[tuple[date | None, pa.Table]]:
+def split_by_day(
+    rows: pa.Table, target: Target, arrival: Arrival | None = None
+) -> Iterator[tuple[Day, pa.Table]]:
     """The rows of each day, sorted as the table is; those without a time last.
 
     Promoted columns that they do not have are filled.
@@ -55,7 +62,8 @@ def split_by_day(rows: pa.Table, target: Target) -> Iterator[tuple[date | None, 
     if not rows.num_rows:
         return
     rows = conform(_kept(fill(rows, target.promoted), target), target.columns)
-    days = rows[target.time_column].cast(pa.date32())
+    time = target.time_column
+    days = by_day(rows, time) if arrival is None else arrival.parted(rows, time)
     keys = {_DAY: days} | {name: rows[name] for name in target.sorted_by}
     order = pc.sort_indices(pa.table(keys), sort_keys=[(name, "ascending") for name in keys])
     if not _is_sorted(order):
@@ -64,8 +72,9 @@ def split_by_day(rows: pa.Table, target: Target) -> Iterator[tuple[date | None, 
     runs = pc.run_end_encode(days.combine_chunks())
     if len(runs.values) > 1:  # a file's dictionaries hold what the file has, and no more
         rows = rows.cast(numbered(rows.column_names, target.columns))
+    day_of = day_of_number if arrival is None else arrival.day_of
     for day, end in zip(runs.values.to_pylist(), runs.run_ends.to_pylist(), strict=True):
-        yield day, rows.slice(begin, end - begin)
+        yield day_of(day), rows.slice(begin, end - begin)
         begin = end
 
 
@@ -82,13 +91,13 @@ def _in_order(rows: pa.Table, order: pa.Array) -> pa.Table:
 
 
 class DataFileWriter:
-    """One data file, written piece by piece: sorted rows of one day.
+    """One data file, written piece by piece: sorted rows of one day, or of far-off ones.
 
     Memory is that of a piece and a row group's pages. Leaving the `with` block without `finish`
     leaves nothing behind, or half of a file where the object store does not answer any more.
     """
 
-    def __init__(self, target: Target, day: date | None, key: str, part: int) -> None:
+    def __init__(self, target: Target, day: Day, key: str, part: int) -> None:
         self._target = target
         self._day = day
         self._path = data_path(target.location, day, key, part, new_attempt())

@@ -39,6 +39,7 @@
 | `penstock_pipeline_files_total` | counter | | files written to the lake |
 | `penstock_pipeline_bytes_total` | counter | | bytes of those files |
 | `penstock_pipeline_repeated_rows_total` | counter | | rows that the lake had already |
+| `penstock_pipeline_far_off_rows_total` | counter | namespace | rows in no file of their day |
 | `penstock_pipeline_faults_total` | counter | | segments or bundles that could not be read |
 | `penstock_pipeline_batch_seconds` | gauge | | how long the last batch took |
 | `penstock_pipeline_lag_seconds` | gauge | | from sealing to commit, of its oldest segment |
@@ -153,6 +154,7 @@ PIPELINE_ROWS: Final = "penstock_pipeline_rows_total"
 PIPELINE_FILES: Final = "penstock_pipeline_files_total"
 PIPELINE_BYTES: Final = "penstock_pipeline_bytes_total"
 PIPELINE_REPEATED_ROWS: Final = "penstock_pipeline_repeated_rows_total"
+PIPELINE_FAR_OFF_ROWS: Final = "penstock_pipeline_far_off_rows_total"
 PIPELINE_FAULTS: Final = "penstock_pipeline_faults_total"
 PIPELINE_BATCH_SECONDS: Final = "penstock_pipeline_batch_seconds"
 PIPELINE_LAG_SECONDS: Final = "penstock_pipeline_lag_seconds"
@@ -168,6 +170,10 @@ PIPELINE_COUNTERS: Final[Mapping[str, tuple[str, str]]] = {
     PIPELINE_FAULTS: ("segments or bundles that could not be read", "faults"),
 }
 """What each counts, and what the pipeline's progress file calls it."""
+PIPELINE_TENANT_COUNTERS: Final[Mapping[str, tuple[str, str]]] = {
+    PIPELINE_FAR_OFF_ROWS: ("rows in no file of their day, since it is far off", "far_off"),
+}
+"""The same, of each namespace."""
 PIPELINE_GAUGES: Final[Mapping[str, tuple[str, str]]] = {
     PIPELINE_BATCH_SECONDS: ("how long the last batch took", "seconds"),
     PIPELINE_LAG_SECONDS: ("from sealing to commit, of its oldest segment", "lag_s"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
 from penstock.archive.catalog import Catalog, catalogs
@@ -86,6 +87,13 @@ class ArchiveSegments:
             state=State.GONE,
             problem=problem,
         )
+
+    def arrived_ns(self, segment: Segment) -> int:
+        """When the object was made: soon after its messages came."""
+        if segment.detail is None:
+            return 0
+        created_at = decode_descriptor(segment.detail.encode()).created_at
+        return int(datetime.fromisoformat(created_at).timestamp() * 1e9)
 
     async def _listed(self) -> list[Segment]:
         objects, metadata = self._stores()

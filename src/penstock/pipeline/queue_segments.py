@@ -141,6 +141,10 @@ class QueueSegments:
         """Never needed: a topic that is not in a batch has lost nothing."""
         raise PenstockError(f"{key}: {start.offset} to {end_offset} of the queue are gone")
 
+    def arrived_ns(self, segment: Segment) -> int:
+        """When a producer took its first message."""
+        return segment.sealed_at_ns
+
 
 def segments_of(entry: Entry, source: str) -> list[Segment]:
     """What a batch has for each topic; what nobody understands is a damaged segment of none."""

@@ -155,6 +155,10 @@ class Segments(Protocol):
         """What stands for the segments from `start` on that should be there and are not."""
         ...
 
+    def arrived_ns(self, segment: Segment) -> int:
+        """When its messages came, in nanoseconds since 1970, or little later; 0: not known."""
+        ...
+
 
 class DirectorySegments:
     """The segments of a data directory. Follows it while a server writes and deletes them."""
@@ -208,6 +212,10 @@ class DirectorySegments:
         problem = f"{path} is gone: {messages} were deleted unread"
         missing = self._unreadable(partition, start.segment_seq, State.GONE, problem)
         return replace(missing, first_offset=start.offset, end_offset=end_offset)
+
+    def arrived_ns(self, segment: Segment) -> int:
+        """When it was sealed."""
+        return segment.sealed_at_ns
 
     def _listed(self, partition: Partition, positions: Positions) -> Iterator[Segment]:
         start = positions.get(f"{partition.topic}/{partition.number}")

@@ -238,6 +238,14 @@ class Pipeline:
     repeat_rows: int = _key(
         80_000_000, INTEGER, "the most rows of a table remembered for that, 18 bytes of disk each"
     )
+    day_window: float = _key(
+        1826 * 86400.0,
+        DURATION,
+        "rows whose time is further than this from their arrival share a file",
+    )
+    days_per_batch: int = _key(
+        32, INTEGER, "the most other days that get files for rows of a namespace written together"
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

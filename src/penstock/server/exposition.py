@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from penstock.metrics.names import PIPELINE_COUNTERS, PIPELINE_GAUGES
+from penstock.metrics.names import (
+    PIPELINE_COUNTERS,
+    PIPELINE_GAUGES,
+    PIPELINE_TENANT_COUNTERS,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -41,9 +45,18 @@ def pipeline_page(progress: Mapping[str, Any] | None) -> str:
 def _pipeline_lines(progress: Mapping[str, Any]) -> Iterator[str]:
     for name, (text, field) in PIPELINE_COUNTERS.items():
         yield _sample(name, "counter", text, progress.get(field, 0))
+    for name, (text, field) in PIPELINE_TENANT_COUNTERS.items():
+        counted = progress.get(field) or {}
+        yield f"# HELP {name} {text}\n# TYPE {name} counter\n" if counted else ""
+        for namespace, value in counted.items():
+            yield f'{name}{{namespace="{_escaped(namespace)}"}} {value:.17g}\n'
     for name, (text, field) in PIPELINE_GAUGES.items():
         for batch in progress.get("recent", [])[-1:]:
             yield _sample(name, "gauge", text, batch.get(field, 0))
+
+
+def _escaped(label: str) -> str:
+    return label.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
 
 
 def _sample(name: str, kind: str, text: str, value: float) -> str:

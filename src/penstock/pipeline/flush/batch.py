@@ -10,13 +10,16 @@ import gc
 import heapq
 import logging
 import time
+from collections import Counter
 from dataclasses import dataclass, field, fields
+from datetime import UTC, datetime
 from functools import cache, cached_property, partial
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark import TaskContext
 
 from penstock.lake.commit import commit
+from penstock.lake.far_off import Arrival
 from penstock.lake.layout import batch_key
 from penstock.lake.positions import read_positions
 from penstock.lake.schemas import TABLES, table_of
@@ -30,6 +33,7 @@ from penstock.pipeline.flush.progress import BatchReport, ProgressFile, TableRep
 from penstock.pipeline.flush.recent import remember_recent
 from penstock.pipeline.flush.repeat_window import FOLDER, RepeatWindow, forget_other_tables
 from penstock.pipeline.flush.rewrite import Rewrite, rewritten, unwanted_rows
+from penstock.pipeline.flush.settings import DAY_S
 from penstock.pipeline.flush.task import Work, write_group
 from penstock.pipeline.flush.window import Window
 from penstock.pipeline.tasks import run_in_tasks
@@ -53,6 +57,8 @@ GROUP_BYTES: Final = 32 * 1024 * 1024
 """Segments that a task reads one after another."""
 _CORES: Final = 2
 """A batch makes at least so many tasks, if it has as many segments."""
+_AGES_S: Final = 10_000 * 366 * DAY_S
+"""No two times are further apart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,8 +149,18 @@ class Flush:
         new = [rest for each in own if (rest := rest_of(each, start)) is not None]
         end = _positions_after(start, new, numbered=self.feed.numbers_segments)
         key = batch_key(start, end, self.epochs[name])
-        work = Work(name, Target.of(table), key, self._source, _groups(new))
+        work = Work(name, Target.of(table), key, self._source, _groups(new), self._arrival(new))
         return _Plan(name, start, end, work)
+
+    def _arrival(self, segments: Iterable[Segment]) -> Arrival:
+        """By when they were sealed; what does not say came now."""
+        now_ns = time.time_ns()
+        came = [self._source.arrived_ns(each) or now_ns for each in segments] or [now_ns]
+        first, last = (
+            datetime.fromtimestamp(ns / 1e9, UTC).date() for ns in (min(came), max(came))
+        )
+        window_days = int(min(self.settings.day_window_s, _AGES_S) // DAY_S)
+        return Arrival(first, last, window_days, self.settings.days_per_batch)
 
     def _write(self, spark: SparkSession, plans: Sequence[_Plan]) -> dict[str, list[Written]]:
         orders = [(plan.work, number) for plan in plans for number in range(len(plan.work.groups))]
@@ -163,7 +179,7 @@ class Flush:
         pieces = [piece for each in written for piece in each.pieces]
         target, key = plan.work.target, plan.work.key
         orders = [
-            Rewrite(plan.table, target, key, piece, unwanted)
+            Rewrite(plan.table, target, key, piece, unwanted, plan.work.arrival)
             for piece, unwanted in unwanted_rows(pieces, Window() if window is None else window)
         ]
         pairs = zip(orders, run_in_tasks(spark, rewritten, orders), strict=True)
@@ -197,7 +213,11 @@ class Flush:
         )
         if window is not None and run is not None:
             window.keep(run)
-        return TableReport(plan.table, files, sum(each.repeated for each in written), faults)
+        far_off = Counter[str]()
+        for piece in pieces:
+            far_off.update(dict(piece.far_off))
+        repeated = sum(each.repeated for each in written)
+        return TableReport(plan.table, files, repeated, faults, far_off)
 
     # --- what is open --------------------------------------------------------------------------
 

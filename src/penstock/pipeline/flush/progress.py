@@ -6,6 +6,7 @@ DATA/pipeline/progress.json    totals, and the last batch
 from __future__ import annotations
 
 import time
+from collections import Counter
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -14,7 +15,7 @@ from penstock.storage.documents import decode_document, encode_document
 from penstock.storage.files import LocalFiles, read_whole, write_atomically
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
     from penstock.lake.files import WrittenFile
@@ -25,6 +26,7 @@ FILE: Final = "pipeline/progress.json"
 _KIND: Final = "pipeline progress"
 _VERSION: Final = 1
 _RECENT: Final = 20
+FAR_OFF: Final = "far_off"
 _TOTALS: Final = ("batches", "segments", "rows", "files", "bytes", "repeated", "faults")
 
 
@@ -36,6 +38,8 @@ class TableReport:
     files: Sequence[WrittenFile]
     repeated: int
     faults: Sequence[Fault]
+    far_off: Mapping[str, int] = field(default_factory=dict)
+    """Rows of far-off days, by namespace."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +59,8 @@ class BatchReport:
     lag_s: float
     """From the sealing of its oldest segment to the commit."""
     at: float = field(default_factory=time.time)
+    far_off: dict[str, int] = field(default_factory=dict)
+    """Rows that are in no file of their day, by namespace."""
 
     @classmethod
     def of(
@@ -67,6 +73,9 @@ class BatchReport:
         """From the tables'."""
         reports = list(reports)
         files = [file for report in reports for file in report.files]
+        far_off = Counter[str]()
+        for report in reports:
+            far_off.update(report.far_off)
         sealed = [each.sealed_at_ns for each in segments if each.sealed_at_ns]
         return cls(
             batch=number,
@@ -79,12 +88,14 @@ class BatchReport:
             faults=[fault.problem for report in reports for fault in report.faults],
             seconds=seconds,
             lag_s=max(0.0, time.time() - min(sealed) / 1e9) if sealed else 0.0,
+            far_off=dict(far_off),
         )
 
     def __str__(self) -> str:
         """One line for the terminal."""
         rows = ", ".join(f"{count:,} {table}" for table, count in self.rows.items() if count)
         notes = f", {self.repeated:,} repeated" if self.repeated else ""
+        notes += f", {sum(self.far_off.values()):,} of far-off days" if self.far_off else ""
         notes += f", {len(self.faults)} FAULTS" if self.faults else ""
         return (
             f"batch {self.batch}: {rows or 'no rows'}{notes}; {self.segments} segments to "
@@ -101,6 +112,7 @@ class ProgressFile:
         self._files = LocalFiles()
         found = read_progress(data_dir) or {}
         self._totals: dict[str, int] = {name: int(found.get(name, 0)) for name in _TOTALS}
+        self._far_off = Counter[str](found.get(FAR_OFF, {}))
         self._recent: list[dict[str, Any]] = found.get("recent", [])
 
     def add(self, report: BatchReport) -> None:
@@ -116,7 +128,8 @@ class ProgressFile:
         }
         self._totals = {name: self._totals[name] + counted[name] for name in _TOTALS}
         self._recent = [*self._recent, asdict(report)][-_RECENT:]
-        fields = {**self._totals, "recent": self._recent}
+        self._far_off.update(report.far_off)
+        fields = {**self._totals, FAR_OFF: dict(self._far_off), "recent": self._recent}
         self._files.make_folder(self._path.parent)
         write_atomically(self._files, self._path, encode_document(_KIND, _VERSION, fields))
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from penstock.lake.far_off import Arrival
     from penstock.lake.target import Target
     from penstock.pipeline.flush.hashing import Hashes
 
@@ -39,6 +40,7 @@ class Rewrite:
     key: str
     piece: Piece
     unwanted: Hashes
+    arrival: Arrival | None = None
 
 
 class Known(Protocol):
@@ -73,8 +75,8 @@ def rewritten(order: Rewrite) -> Piece:
     keys = identities(order.table, rows)
     wanted = ~unwanted.knows(keys)
     left, part = rows.filter(pa.array(wanted)), order.piece.part
-    files = write_rows(left, order.target, order.key, part)
-    return Piece.of(order.table, part, files, left, keys[wanted])
+    files = write_rows(left, order.target, order.key, part, order.arrival)
+    return Piece.of(order.table, part, files, left, keys[wanted], order.arrival)
 
 
 def _read(target: Target, path: str) -> pa.Table:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from penstock.lake.far_off import Arrival
     from penstock.lake.files import WrittenFile
     from penstock.lake.rows import Origin
     from penstock.lake.target import Target
@@ -49,6 +50,8 @@ class Work:
     """What the names of the files begin with."""
     source: Segments
     groups: tuple[tuple[Segment, ...], ...]
+    arrival: Arrival | None = None
+    """When they came; None: every day has a file of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,16 +72,28 @@ class Piece:
     """The identities of the rows, in any order."""
     lasting: Hashes
     """Those by which later batches are compared."""
+    far_off: tuple[tuple[str, int], ...] = ()
+    """How many rows of each namespace are in no file of their day."""
 
     @classmethod
     def of(
-        cls, table: str, part: int, files: Iterable[WrittenFile], rows: pa.Table, keys: Hashes
+        cls,
+        table: str,
+        part: int,
+        files: Iterable[WrittenFile],
+        rows: pa.Table,
+        keys: Hashes,
+        arrival: Arrival | None = None,
     ) -> Piece:
         """Of these rows, and their identities."""
         lasting = lasts(table, rows)
         ordered = in_order(keys)
         return cls(
-            part, tuple(files), ordered, ordered if lasting.all() else in_order(keys[lasting])
+            part,
+            tuple(files),
+            ordered,
+            ordered if lasting.all() else in_order(keys[lasting]),
+            arrival.counted(rows) if arrival is not None and rows.num_rows else (),
         )
 
     @property
@@ -137,8 +152,10 @@ class _Pieces:
         if again.any():
             rows, keys = rows.filter(pa.array(~again)), keys[~again]
         self._remember(rows, keys)
-        files = write_rows(rows, self._work.target, self._work.key, self._part)
-        self.written.pieces.append(Piece.of(self._work.table, self._part, files, rows, keys))
+        work, part = self._work, self._part
+        files = write_rows(rows, work.target, work.key, part, work.arrival)
+        piece = Piece.of(work.table, part, files, rows, keys, work.arrival)
+        self.written.pieces.append(piece)
         self.written.rows += len(keys)
         self.written.repeated += int(np.count_nonzero(again))
         self._part += 1

@@ -1,7 +1,8 @@
 """Small files of a day become files of a target size, sorted anew, and no row is in them twice.
 
-The driver plans and commits day by day; tasks read and write. What a kill leaves are files that
-nothing refers to, which `expire` deletes.
+Rows of far-off days are merged with those that came on the same day, as if that were theirs: so
+they stay in few files, and keep their age. The driver plans and commits day by day; tasks read and
+write. What a kill leaves are files that nothing refers to, which `expire` deletes.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from pyspark.errors import PySparkException
 
 from penstock.lake.files import files_of_day, live_files
-from penstock.lake.layout import replacement_key
+from penstock.lake.layout import FarOff, replacement_key
 from penstock.lake.reader import deleted_count, state_bytes
 from penstock.lake.replace import replace
 from penstock.lake.schemas import TABLES, signal_of
@@ -28,12 +29,12 @@ from penstock.pipeline.tasks import run_in_tasks
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
-    from datetime import date
 
     from pyiceberg.table import Table
     from pyspark.sql import SparkSession
 
     from penstock.lake.files import LiveFile, WrittenFile
+    from penstock.lake.layout import Day
     from penstock.lake.tables import Lake
     from penstock.pipeline.jobs.repeats import Repeats
 
@@ -47,10 +48,10 @@ _READERS_SHARE: Final = 0.4
 
 @dataclass(frozen=True, slots=True)
 class DayReport:
-    """What a compaction did to a day of a table. `day` is None for rows without a time."""
+    """What a compaction did to a day of a table."""
 
     table: str
-    day: date | None
+    day: Day
     files_before: int
     files_after: int
     bytes_before: int
@@ -68,7 +69,7 @@ class DayPlan:
     """What is to be done to a day: some of its files, and what they become."""
 
     table: str
-    day: date | None
+    day: Day
     files: tuple[LiveFile, ...]
     """All of the day."""
     merges: tuple[Merge, ...]
@@ -86,7 +87,7 @@ def compact(
     settings: CompactSettings | None = None,
     *,
     tables: Iterable[str] = tuple(TABLES),
-    days: Iterable[date | None] | None = None,
+    days: Iterable[Day] | None = None,
 ) -> Iterator[DayReport]:
     """Compacts the days that need it, one after another, and reports each when it is committed.
 
@@ -104,8 +105,8 @@ def due_days(
     settings: CompactSettings,
     *,
     tables: Iterable[str] = tuple(TABLES),
-    days: Iterable[date | None] | None = None,
-) -> Iterator[tuple[str, Table, date | None]]:
+    days: Iterable[Day] | None = None,
+) -> Iterator[tuple[str, Table, Day]]:
     """The days with so many small files that they are worth it; reads the tables' manifests.
 
     InvalidArgument where a name is not that of a table of spans, logs or metrics.
@@ -120,7 +121,7 @@ def due_days(
 
 
 def compact_day(
-    spark: SparkSession, name: str, table: Table, day: date | None, settings: CompactSettings
+    spark: SparkSession, name: str, table: Table, day: Day, settings: CompactSettings
 ) -> DayReport:
     """Merges until at most one file is small, or no two fit into a task's memory."""
     before = files_of_day(table.refresh(), day)
@@ -148,7 +149,7 @@ def compact_day(
 
 
 def plan_day(
-    spark: SparkSession, name: str, table: Table, day: date | None, settings: CompactSettings
+    spark: SparkSession, name: str, table: Table, day: Day, settings: CompactSettings
 ) -> DayPlan | None:
     """What is to be done now; None if nothing. Reads the files of the day, and changes nothing."""
     files = files_of_day(table.refresh(), day)
@@ -184,7 +185,7 @@ def _plan(
     spark: SparkSession,
     name: str,
     table: Table,
-    day: date | None,
+    day: Day,
     settings: CompactSettings,
     repeats: Repeats,
 ) -> DayPlan | None:
@@ -205,13 +206,13 @@ def _plan(
     return DayPlan(name, day, tuple(files), merges)
 
 
-def _days(table: Table, settings: CompactSettings) -> list[date | None]:
-    """Those that are due; rows without a time come last."""
-    by_day: dict[date | None, list[LiveFile]] = defaultdict(list)
+def _days(table: Table, settings: CompactSettings) -> list[Day]:
+    """Those that are due; far-off ones come after the others, rows without a time last."""
+    by_day: dict[Day, list[LiveFile]] = defaultdict(list)
     for file in live_files(table):
         by_day[file.day].append(file)
     due = [day for day, files in by_day.items() if _is_due(files, settings)]
-    return sorted(due, key=lambda day: (day is None, day))
+    return sorted(due, key=lambda day: (day is None, isinstance(day, FarOff), str(day)))
 
 
 def _is_due(files: Iterable[LiveFile], settings: CompactSettings) -> bool:

@@ -61,12 +61,16 @@ class Window:
 
 
 class DayFiles:
-    """The files of a table at one time, by day. Rows without a time are in no window."""
+    """The files of a table at one time, by day.
+
+    Rows without a time are in no window, nor are those of far-off days: each of their thousand
+    days would be computed for a row or two of a clock that is wrong.
+    """
 
     def __init__(self, files: Iterable[DatedFile]) -> None:
         self._days: dict[date, list[DatedFile]] = defaultdict(list)
         for each in files:
-            if each.file.day is not None:
+            if isinstance(each.file.day, date):
                 self._days[each.file.day].append(each)
 
     @classmethod
@@ -85,7 +89,7 @@ class DayFiles:
                     f"{entry.data_file.file_path} is of another partition spec of the table"
                     f" {table.name()[-1]}, which is rolled up by days"
                 )
-            if file.day is not None:
+            if isinstance(file.day, date):
                 found.append(_dated(file, file.day, entry.data_file, number))
         return cls(found)
 

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from penstock.lake.expire import expire_rows, expire_snapshots
+from penstock.lake.expire import expire_rows, expire_snapshots, old_files
 from penstock.lake.orphans import remove_orphans
 from penstock.lake.schemas import TABLES
 from penstock.model.clock import SystemClock
 from penstock.model.errors import PenstockError
 from penstock.pipeline.jobs.basis import final_before, mark_final
-from penstock.pipeline.jobs.rehearsal import old_rows, old_snapshots, untouched
+from penstock.pipeline.jobs.rehearsal import old_snapshots, untouched
 from penstock.pipeline.jobs.schemas import SHAPES
 from penstock.pipeline.jobs.settings import ExpireSettings
 
@@ -105,7 +105,7 @@ def _expire(name: str, table: Table, limits: _Limits, clock: Clock) -> ExpireRep
 
 
 def _rehearse(name: str, table: Table, limits: _Limits, clock: Clock) -> ExpireReport:
-    old = [] if limits.day is None else old_rows(table, limits.day)
+    old = [] if limits.day is None else old_files(table, limits.day)
     snapshots = old_snapshots(table, limits.snapshots)
     removed = remove_orphans(untouched(table), limits.grace_s, clock)
     rows = sum(file.rows for file in old)

@@ -22,12 +22,12 @@ from penstock.lake.writer import DataFileWriter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from datetime import date
 
     from numpy.typing import NDArray
 
     from penstock.lake.deletes import Deletions
     from penstock.lake.files import WrittenFile
+    from penstock.lake.layout import Day
     from penstock.lake.promoted import Promoted
     from penstock.lake.reader import DataFile
     from penstock.lake.target import Target
@@ -54,10 +54,10 @@ class Input:
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """Files of one day that become one. Pickled to a task."""
+    """Files of one day, or of far-off ones, that become one. Pickled to a task."""
 
     target: Target
-    day: date | None
+    day: Day
     key: str
     """What the name of the new file begins with."""
     inputs: tuple[Input, ...]

@@ -2,31 +2,17 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from pyiceberg.table import Table
 
 from penstock.lake.durable import DurableFileIO
-from penstock.lake.files import files_before
-from penstock.lake.listing import modified_s
 
 if TYPE_CHECKING:
-    from datetime import date
+    from datetime import datetime
     from typing import Self
 
     from pyiceberg.io import InputFile, OutputFile
-
-    from penstock.lake.files import LiveFile
-
-
-def old_rows(table: Table, before: date) -> list[LiveFile]:
-    """The files that `expire_rows` would take out."""
-    return [
-        file
-        for file in files_before(table, before)
-        if file.day is not None or _written_on(table, file) < before
-    ]
 
 
 def old_snapshots(table: Table, before: datetime) -> int:
@@ -55,7 +41,3 @@ class _Untouched(Table):
 class _Kept(DurableFileIO):
     def delete(self, location: str | InputFile | OutputFile) -> None:
         """Deletes nothing."""
-
-
-def _written_on(table: Table, file: LiveFile) -> date:
-    return datetime.fromtimestamp(modified_s(table.io, file.path), UTC).date()

@@ -7,6 +7,7 @@ where one occurs twice, which is rare, is it looked which of the rows came first
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import date
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
@@ -22,13 +23,13 @@ from penstock.pipeline.tasks import run_in_tasks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
-    from datetime import date
 
     import pyarrow.parquet as pq
     from numpy.typing import NDArray
     from pyspark.sql import SparkSession
 
     from penstock.lake.files import LiveFile
+    from penstock.lake.layout import Day
     from penstock.lake.reader import DataFile
     from penstock.lake.target import Target
     from penstock.pipeline.flush.hashing import Hashes
@@ -185,5 +186,5 @@ def _is_named(ids: pq.Statistics | None) -> bool:
     return bool(str(ids.min).strip("0"))
 
 
-def _number_of(day: date | None) -> np.uint64:
-    return np.uint64(0 if day is None else day.toordinal())
+def _number_of(day: Day) -> np.uint64:
+    return np.uint64(day.toordinal() if isinstance(day, date) else 0)
