@@ -87,3 +87,11 @@ def test_pipeline_tells_what_it_wrote_down() -> None:
 def test_no_pipeline_tells_nothing() -> None:
     """A server without one has a shorter page."""
     assert pipeline_page(None) == ""
+
+
+def test_what_the_pipeline_counts_by_tenant_has_their_names() -> None:
+    """Whatever signs are in them; nothing where nothing was counted."""
+    found = samples(merge([pipeline_page({"far_off": {"a": 3, 'b\\"': 4}})]))
+    name = "penstock_pipeline_far_off_rows_total"
+    assert (found[name, "a"], found[name, 'b\\"']) == (3, 4)
+    assert name not in pipeline_page({"far_off": {}}) + pipeline_page({})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from penstock.pipeline.flush.progress import FILE, BatchReport, ProgressFile, Reports, read_progress
@@ -81,3 +81,16 @@ def test_line_says_what_a_batch_did() -> None:
         "1.5 s after sealing"
     )
     assert str(report(4, 0)).startswith("batch 4: no rows, 1 repeated; ")
+
+
+def test_far_off_rows_are_added_up_by_namespace(tmp_path: Path) -> None:
+    """Also behind what an earlier version wrote down, which did not count them."""
+    progress = ProgressFile(tmp_path)
+    progress.add(replace(report(0), far_off={"a": 2}))
+    ProgressFile(tmp_path).add(replace(report(1), far_off={"a": 1, "b": 5}))
+    found = read_progress(tmp_path)
+    assert found is not None
+    assert found["far_off"] == {"a": 3, "b": 5}
+    assert "7 of far-off days" in str(replace(report(0), far_off={"a": 2, "b": 5}))
+    older = {name: value for name, value in asdict(report(0)).items() if name != "far_off"}
+    assert BatchReport(**older) == report(0)
