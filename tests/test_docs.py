@@ -321,6 +321,7 @@ def test_the_metrics_page_is_complete() -> None:
     known |= {(name, "counter", "queue") for name in names.QUEUE_COUNTERS}
     known |= {(name, "gauge", "queue") for name in names.QUEUE_GAUGES}
     known |= {(name, "counter", "") for name in names.PIPELINE_COUNTERS}
+    known |= {(name, "counter", "namespace") for name in names.PIPELINE_TENANT_COUNTERS}
     known |= {(name, "gauge", "") for name in names.PIPELINE_GAUGES}
     for kind, table in [("counter", names.STORE_COUNTERS), ("gauge", names.STORE_GAUGES)]:
         known |= {

@@ -94,4 +94,4 @@ def test_what_the_pipeline_counts_by_tenant_has_their_names() -> None:
     found = samples(merge([pipeline_page({"far_off": {"a": 3, 'b\\"': 4}})]))
     name = "penstock_pipeline_far_off_rows_total"
     assert (found[name, "a"], found[name, 'b\\"']) == (3, 4)
-    assert name not in pipeline_page({"far_off": {}}) + pipeline_page({})
+    assert (name, "") not in samples(pipeline_page({"far_off": {}}) + pipeline_page({}))

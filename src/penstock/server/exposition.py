@@ -46,9 +46,8 @@ def _pipeline_lines(progress: Mapping[str, Any]) -> Iterator[str]:
     for name, (text, field) in PIPELINE_COUNTERS.items():
         yield _sample(name, "counter", text, progress.get(field, 0))
     for name, (text, field) in PIPELINE_TENANT_COUNTERS.items():
-        counted = progress.get(field) or {}
-        yield f"# HELP {name} {text}\n# TYPE {name} counter\n" if counted else ""
-        for namespace, value in counted.items():
+        yield f"# HELP {name} {text}\n# TYPE {name} counter\n"
+        for namespace, value in progress.get(field, {}).items():
             yield f'{name}{{namespace="{_escaped(namespace)}"}} {value:.17g}\n'
     for name, (text, field) in PIPELINE_GAUGES.items():
         for batch in progress.get("recent", [])[-1:]:
