@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import random
 import signal
@@ -45,7 +46,9 @@ LONG: Final = {
 QUICK_JAVA: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """For every Java that a command starts: one that lives for seconds need not become fast."""
 SPARK: Final = {"session", "spark"}
-"""Fixtures that are one Java for all tests of a process: one process has all of its files."""
+"""Fixtures that are one Java for all tests of a process."""
+JAVAS: Final = 2
+"""So many processes share the files with such tests: one would be busy when all others are done."""
 
 
 # --- the order -----------------------------------------------------------------------------------
@@ -80,15 +83,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     files: dict[str, list[pytest.Item]] = {}
     for item in items:
         files.setdefault(_file_of(item.nodeid), []).append(item)
+    if config.option.seed:
+        order = random.Random(config.option.seed)
+        chosen = sorted(order.sample([*files], len(files)), key=lambda file: file not in LONG)
+        files = {file: order.sample(files[file], len(files[file])) for file in chosen}
+        items[:] = [item for tests in files.values() for item in tests]
+    groups = itertools.cycle(f"spark {number}" for number in range(JAVAS))
     for tests in files.values():
         if any(not SPARK.isdisjoint(getattr(each, "fixturenames", ())) for each in tests):
+            group = next(groups)
             for each in tests:
-                each.add_marker(pytest.mark.xdist_group("spark"))
-    if config.option.seed == 0:
-        return
-    order = random.Random(config.option.seed)
-    shuffled = sorted(order.sample([*files], len(files)), key=lambda file: file not in LONG)
-    items[:] = [item for f in shuffled for item in order.sample(files[f], len(files[f]))]
+                each.add_marker(pytest.mark.xdist_group(group))
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -19,6 +19,7 @@ from penstock.storage import DataDirectory
 from penstock.storage.metadata import Leases, open_metadata
 from penstock.storage.objects import open_objects
 from tests.archive.worlds import TOPIC, drained, message, messages
+from tests.cli.running import run
 from tests.servers.loops import in_loop
 
 if TYPE_CHECKING:
@@ -55,6 +56,15 @@ def test_upload_and_status(tmp_path: Path) -> None:
     assert (status["start_offset"], status["end_offset"], status["objects"]) == (0, 1510, 2)
     assert status["owner"] is None
     assert "/default/traces" in _run("status", *where)
+
+
+def test_objects_that_the_metadata_do_not_know_are_not_nothing(tmp_path: Path) -> None:
+    """Whoever asks on an empty disk is told, and not that nothing is archived."""
+    data, objects = _data(tmp_path, 100), f"--objects=file://{tmp_path}/objects"
+    _run("upload", f"--data-dir={data}", objects)
+    answer = run("archive", "status", f"--data-dir={tmp_path}/empty", objects)
+    assert answer.is_one_sentence()
+    assert "knows nothing of them" in answer.err
 
 
 @in_loop

@@ -58,10 +58,8 @@ def test_replay_of_an_archive(data: Data, feed: ArchiveFeed) -> None:
         assert names_in(data) == named(1, 2)
 
 
-@pytest.mark.parametrize(
-    "options", [(), ("--archive", "file:///a"), ("--archive", "a", "--queue", "b")]
-)
+@pytest.mark.parametrize("options", [(), ("--archive", "a", "--queue", "b")])
 def test_replay_needs_one_source(data: Data, options: tuple[str, ...]) -> None:
-    """And an archive its metadata."""
+    """Not two, and not none."""
     answer = run("pipeline", "replay", *options, "--data-dir", data.root)
     assert answer.code == 2

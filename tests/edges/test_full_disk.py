@@ -99,7 +99,13 @@ def test_oldest_go_when_the_disk_is_full(small_disk: Path, segment: str, disk_fr
         dropped = server.metric("penstock_store_dropped_segments_total")
         assert dropped > 0
         assert "for want of room it drops segment 0" in server.errors
-        assert server.metric("penstock_store_evictions_total", reason="size") == dropped
+        by_size = {"reason": "size"}  # more go while it is asked
+        until(
+            lambda: (
+                server.metric("penstock_store_evictions_total", **by_size)
+                == server.metric("penstock_store_dropped_segments_total")
+            )
+        )
         until(lambda: server.get("/healthz").status == 200)
         assert server.stop() == 0
     [lake] = run("subscribers", "list", "--data-dir", data, "--json").json
@@ -129,17 +135,21 @@ def test_with_back_pressure_a_full_disk_is_retryable(small_disk: Path, disk_free
     assert topic["end"] == len(answers)  # of which one was refused, and one came after
 
 
-def test_server_starts_on_a_full_disk(small_disk: Path) -> None:
+@pytest.mark.parametrize("cap", [None, "16MiB"])
+def test_server_starts_on_a_full_disk(small_disk: Path, cap: str | None) -> None:
     """The oldest go before the first request: a server that cannot open lets nothing go."""
     data, ballast = small_disk, small_disk / "ballast"
-    with serving(data, config=config("backpressure", "0")) as server:
+    waiting, dropping = config("backpressure", "0"), config("drop_oldest", "0")
+    for settings in (waiting, dropping):
+        settings["retention"] |= {} if cap is None else {"size_cap": cap}
+    with serving(data, config=waiting) as server:
         for _ in range(20):
             assert send(server).status == 200
             assert server.ask("POST", "/api/v1/flush", port="web").status == 200
         server.kill()
     fill(ballast)
-    with serving(data, config=config("drop_oldest", "0")) as server:
-        until(lambda: send(server).status == 200)
+    with serving(data, config=dropping) as server:
+        get_in(server, data)
         assert server.stop() == 0
     assert run("fsck", data).code == 0
 

@@ -104,8 +104,7 @@ def test_lost_disk_costs_nothing_that_was_uploaded(
         assert server.stop() == 0
     (row,) = status(data, url)
     assert (row["start_offset"], row["end_offset"], row["messages"]) == (0, 8, 8)
-    where = ("--archive", url, "--metadata", metadata_of(data), "--data-dir", data)
-    replay = finish(start("pipeline", "replay", *where), _SPARK_S)
+    replay = finish(start("pipeline", "replay", "--archive", url, "--data-dir", data), _SPARK_S)
     assert replay.code == 0, replay.err
     first, second = [f"first {n}" for n in range(4)], [f"second {n}" for n in range(3)]
     assert names_in_lake(data) == [*first, *second, "third"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import subprocess
 import sys
 import textwrap
@@ -18,6 +19,7 @@ from penstock.store import EvenShare, FairShare
 from penstock.store import budget as module
 from penstock.store.budget import LINE_BYTES, Claim, SharedFile
 from tests.patience import PATIENCE_S
+from tests.simulation.faults import FaultyFiles
 from tests.simulation.manual_pool import ManualClock
 from tests.simulation.power_loss import PowerLossFiles
 from tests.store.helpers import UNHURRIED
@@ -215,6 +217,17 @@ def test_every_bit_of_a_line_is_covered_by_its_checksum(tmp_path: Path) -> None:
     for position in range(LINE_BYTES, len(data)):
         path.write_bytes(data[:position] + bytes([data[position] ^ 1]) + data[position + 1 :])
         assert SharedFile(LocalFiles(), path).claims() == []
+
+
+def test_a_full_disk_has_the_room_that_the_file_had(tmp_path: Path) -> None:
+    """The new one cannot be written beside it, and is written in its place."""
+    path, files = tmp_path / "budget", FaultyFiles(LocalFiles())
+    budget = FairShare(path, 200, 2, key="a", unit_bytes=UNIT, files=files)
+    assert budget.limit(0, 50) == 50
+    files.fail("pwrite", errno.ENOSPC)
+    assert budget.limit(50, 70) == 70
+    assert [claim.granted_bytes for claim in SharedFile(files, path).claims()] == [70]
+    assert not path.with_name("budget.tmp").exists()
 
 
 def test_a_budget_held_for_too_long_is_an_error_and_no_hang(

@@ -680,6 +680,23 @@ def test_a_broken_budget_keeps_nobody_from_closing(tmp_path: Path) -> None:
     open_store(tmp_path).close()
 
 
+def test_nothing_is_dropped_for_a_limit_that_nobody_could_tell(tmp_path: Path) -> None:
+    """And nothing is taken, until the budget answers."""
+    settings = changed(log=SMALL_LOG, size_policy=SizePolicy.DROP_OLDEST)
+    with open_store(tmp_path, settings) as store:
+        fill(store, [0, 1], [2])
+    budget = BrokenBudget()
+    budget.broken = True
+    with open_store(tmp_path, settings, budget=budget) as store:
+        kept = segment_files(tmp_path)
+        with pytest.raises(StoreFull):
+            store.append(bundle(3), block=False)
+        store._maintenance._tidy()
+        assert segment_files(tmp_path) == kept == [segment_name(0), segment_name(1)]
+        budget.broken = False
+        store.append_durable(bundle(3))
+
+
 # --- a full disk ---------------------------------------------------------------------------------
 
 

@@ -20,6 +20,8 @@ from penstock.cli.common import (
     print_table,
 )
 from penstock.cli.object_stores import metadata_option, objects_option, root_option
+from penstock.model.errors import ArchiveConflict
+from penstock.storage import DataDirectory
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,11 +56,13 @@ def status(
 ) -> None:
     """Show what is archived of each topic, and who owns it.
 
-    Asks the metadata store alone; works with the server running or stopped.
+    Asks the metadata store; works with the server running or stopped.
 
     Example: penstock archive status --objects s3://telemetry/archive
     """
-    found = asyncio.run(_statuses(objects_url, metadata_url or _default(data_dir), root))
+    found = asyncio.run(
+        _statuses(objects_url, metadata_url or DataDirectory(data_dir).metadata_url, root)
+    )
     if as_json:
         print_json(found)
     elif not found:
@@ -107,7 +111,7 @@ def upload(
     """
     directory = existing_data_directory(data_dir)
     partitions = partitions_of(directory, topic, None)
-    where = metadata_url or _default(data_dir)
+    where = metadata_url or DataDirectory(data_dir).metadata_url
     identity = uuid.UUID(directory.identity())
     uploading = _upload(partitions, objects_url, where, root, identity, zstd, patience_s)
     found = asyncio.run(uploading)
@@ -150,7 +154,7 @@ def rebuild(
     async def work(objects: ObjectStore, metadata: Metadata) -> list[dict[str, Any]]:
         return [await _rebuilt(objects, metadata, topic, partition, root)]
 
-    where = metadata_url or _default(data_dir)
+    where = metadata_url or DataDirectory(data_dir).metadata_url
     (found,) = asyncio.run(_with_stores(objects_url, where, work))
     if as_json:
         print_json(found)
@@ -179,17 +183,23 @@ async def _rebuilt(
     return {"topic": str(topic), "objects": len(made), "end_offset": end, "left": left}
 
 
-def _default(data_dir: Path) -> str:
-    return (data_dir.absolute() / "metadata.db").as_uri()
-
-
 async def _statuses(objects_url: str, metadata_url: str, root: str) -> list[dict[str, Any]]:
     from penstock.archive.status import all_statuses
 
     async def look(objects: ObjectStore, metadata: Metadata) -> list[dict[str, Any]]:
-        return [asdict(one) for one in await all_statuses(objects, metadata, root)]
+        found = await all_statuses(objects, metadata, root)
+        if not found and await _has_any(objects, f"{root}/"):
+            text = f"{objects_url} has objects, and {metadata_url} knows nothing of them"
+            raise ArchiveConflict(f"{text}: is it the right store? `archive rebuild` makes it one")
+        return [asdict(one) for one in found]
 
     return await _with_stores(objects_url, metadata_url, look)
+
+
+async def _has_any(objects: ObjectStore, prefix: str) -> bool:
+    async for _ in objects.list(prefix):
+        return True
+    return False
 
 
 async def _upload(

@@ -5,10 +5,9 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING
 
-import click
-
 from penstock.cli.common import existing_data_directory
 from penstock.model.errors import PenstockError
+from penstock.storage import DataDirectory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -64,9 +63,8 @@ def queue_feed(
 
 def archive_feed(config: Config, url: str, metadata: str | None, root: str) -> Feed:
     """The archive whose objects and descriptors are at these URLs."""
-    if metadata is None:
-        raise click.UsageError("--archive needs --metadata")
     with installed("objects"):
         from penstock.pipeline.feeds import ArchiveFeed
+    own = config.archive.metadata or DataDirectory(config.data_dir).metadata_url
     keys = dict(config.archive.objects)
-    return ArchiveFeed(config.data_dir.absolute(), url, metadata, keys, root=root)
+    return ArchiveFeed(config.data_dir.absolute(), url, metadata or own, keys, root=root)

@@ -124,7 +124,10 @@ def run(
 @config_option
 @click.option("--archive", metavar="URL", help="The archive's objects: s3://bucket/prefix.")
 @click.option(
-    "--metadata", metavar="URL", help="Its descriptors: etcd://host:2379/prefix or file://"
+    "--metadata",
+    metavar="URL",
+    help="Its descriptors: etcd://host:2379/prefix or file:///path.  "
+    "[default: archive.metadata, else metadata.db in the data directory]",
 )
 @click.option(
     "--root", default="penstock", show_default=True, help="What the archive's keys begin with."

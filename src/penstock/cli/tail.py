@@ -22,7 +22,7 @@ from penstock.cli.common import (
 )
 from penstock.cli.object_stores import metadata_option, objects_option, root_option
 from penstock.log.follow import FolderReader
-from penstock.storage import LocalFiles
+from penstock.storage import DataDirectory, LocalFiles
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -77,7 +77,7 @@ def tail(
 
     Example: penstock tail --from earliest --count 10 /default/traces
     """
-    descriptors = metadata_url or (data_dir.absolute() / "metadata.db").as_uri()
+    descriptors = metadata_url or DataDirectory(data_dir).metadata_url
     archive = None if objects_url is None else (objects_url, descriptors, root)
     with _readers(data_dir, topic, partition, start, archive) as readers:
         for found, offset, message in itertools.islice(_messages(readers, follow=follow), count):

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Final, Protocol
 import numpy as np
 import pyarrow as pa
 
-from penstock.lake.rows import row_batches
 from penstock.lake.schemas import signal_of
 from penstock.model import slots
 from penstock.model.errors import Damaged, InvalidBundle, OffsetUnavailable, PenstockError
@@ -154,6 +153,8 @@ class TableReading:
     def _rows(
         self, segment: Segment, bundles: Iterable[tuple[Bundle, Origin]]
     ) -> Iterator[pa.RecordBatch]:
+        from penstock.lake.rows import row_batches  # who only plans makes no rows
+
         try:
             yield from row_batches(bundles, signal_of(self.table))
         except InvalidBundle as error:

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from penstock.storage.metadata import Metadata
     from penstock.storage.objects import ObjectStore
 
-METADATA_FILE = "metadata.db"
 """In the data directory, where no other store of descriptors is named."""
 
 
@@ -52,7 +51,5 @@ def archive_stores(config: Config) -> tuple[ObjectStore, Metadata]:
     archive = config.archive
     if archive.url is None:
         raise InvalidSetting("archive.url is not set")
-    local = (config.data_dir.absolute() / METADATA_FILE).as_uri()
-    return open_objects(archive.url, dict(archive.objects)), open_metadata(
-        archive.metadata or local
-    )
+    metadata = archive.metadata or DataDirectory(config.data_dir).metadata_url
+    return open_objects(archive.url, dict(archive.objects)), open_metadata(metadata)

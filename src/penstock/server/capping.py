@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
@@ -10,6 +11,7 @@ from penstock.model.settings import KIB, MIB
 from penstock.otel.signals import Signal
 from penstock.server.repeats import ENTRY_BYTES
 from penstock.server.units import show_size
+from penstock.storage.files import OUT_OF_SPACE
 from penstock.store.size_cap import begin_ledger
 
 if TYPE_CHECKING:
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from penstock.server.config import Config, Dedupe
     from penstock.storage import DataDirectory
 
+_LOG = logging.getLogger(__name__)
 LEDGER: Final = "budget"
 """In the data directory: what every store has of the cap."""
 _SEGMENTS: Final = 64
@@ -80,7 +83,12 @@ def _part(cap: int, parts: int) -> int:
 def survey(directory: DataDirectory) -> None:
     """Notes what every store takes, before one is opened: also those that nobody will open."""
     used = {f"{each.topic}/{each.number}": _size(each.folder) for each in directory.partitions()}
-    begin_ledger(directory.root / LEDGER, used)
+    try:
+        begin_ledger(directory.root / LEDGER, used)
+    except OSError as error:  # a full disk: stores take nothing before they have noted their part
+        if error.errno not in OUT_OF_SPACE:
+            raise
+        _LOG.warning("what each store has of the cap is noted later: %s", error)
 
 
 def _size(folder: Path) -> int:

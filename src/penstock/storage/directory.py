@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 FORMAT_VERSION = 1
 IDENTITY = "penstock.json"
+METADATA = "metadata.db"
+"""Where descriptors of an archive are, unless they are kept elsewhere."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -45,6 +47,11 @@ class DataDirectory:
     def __init__(self, root: Path, files: Files | None = None) -> None:
         self.root = root
         self._files = files or LocalFiles()
+
+    @property
+    def metadata_url(self) -> str:
+        """Of its own metadata store."""
+        return (self.root.absolute() / METADATA).as_uri()
 
     def create(self) -> str:
         """Makes the directory where there is none, and returns its identity either way."""

@@ -18,7 +18,7 @@ from isal.isal_zlib import crc32
 
 from penstock.model.clock import Clock, SystemClock
 from penstock.model.errors import Damaged, InvalidSetting, LogLocked
-from penstock.storage.files import LocalFiles, read_whole
+from penstock.storage.files import OUT_OF_SPACE, LocalFiles, read_whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -198,13 +198,24 @@ class SharedFile:
 
     def write(self, claims: list[Claim]) -> None:
         head = _seal_line(_HEAD.pack(_MAGIC, _VERSION))
+        parts = [head, *map(_encode_line, claims)]
         scratch = self._path.with_name(self._path.name + ".tmp")
-        file = self._files.create(scratch)
         try:
-            file.pwrite([head, *map(_encode_line, claims)], 0)
+            self._write(scratch, parts)
+        except OSError as error:
+            if error.errno not in OUT_OF_SPACE:
+                raise
+            self._files.remove(scratch)
+            self._write(self._path, parts)  # in the room of what it replaces
+        else:
+            self._files.rename(scratch, self._path)
+
+    def _write(self, path: Path, parts: list[bytes]) -> None:
+        file = self._files.create(path)
+        try:
+            file.pwrite(parts, 0)
         finally:
             file.close()
-        self._files.rename(scratch, self._path)
 
     def _lock(self) -> Lock:
         path = self._path.with_name(self._path.name + ".lock")

@@ -94,6 +94,7 @@ class Maintenance:
         self._looked_at = -math.inf
         self._disk_is_short = False
         self._limit = math.inf if budget is None else 0.0
+        self._is_granted = budget is None  # else nothing is taken, and nothing goes either
         self._log_limit = math.inf if settings.max_log_bytes is None else settings.max_log_bytes
         self._doomed: dict[int, _Doomed] = {}
         self._freed = Commit()
@@ -274,6 +275,7 @@ class Maintenance:
         ahead = 0 if self._whole else self._settings.segment.target_bytes
         try:
             self._limit = self._budget.limit(used, used + self._cost(size) + ahead)
+            self._is_granted = True
         except (OSError, LogLocked) as error:  # it goes on with what it was granted before
             _LOG.warning("the shared budget could not be asked: %s", error)
 
@@ -301,12 +303,13 @@ class Maintenance:
             self._make_room_in_log(lacking)
         with self._journal.lock:
             used = self._needed_bytes + self._charge + self._cost(lacking)
+            limit = self._limit if self._is_granted else math.inf
             plan = plan_removals(
                 self._journal.state,
                 self._settings,
                 self._clock.wall_ns(),
                 used,
-                min(self._limit, used - to_free) if to_free else self._limit,
+                min(limit, used - to_free) if to_free else limit,
             )
             for info, reason in plan.removals:
                 self._doom(info, reason)

@@ -10,7 +10,21 @@ From bundles to rows: `rows`, `groups` and `join`, then the columns of each tabl
 
 from __future__ import annotations
 
-from penstock.lake.rows.origin import Origin
-from penstock.lake.rows.rows import row_batches, rows_of
+from typing import TYPE_CHECKING
 
-__all__ = ["Origin", "row_batches", "rows_of"]
+if TYPE_CHECKING:
+    from penstock.lake.rows.origin import Origin as Origin
+    from penstock.lake.rows.rows import row_batches as row_batches
+    from penstock.lake.rows.rows import rows_of as rows_of
+
+_HOMES = {"Origin": "origin", "row_batches": "rows", "rows_of": "rows"}
+__all__ = list(_HOMES)
+
+
+def __getattr__(name: str) -> object:
+    """With its first use: Spark plans with origins alone, in several processes."""
+    if name in _HOMES:
+        import importlib
+
+        return getattr(importlib.import_module(f"penstock.lake.rows.{_HOMES[name]}"), name)
+    raise AttributeError(f"module 'penstock.lake.rows' has no attribute {name!r}")

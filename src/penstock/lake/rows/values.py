@@ -39,7 +39,10 @@ _NAMES: Final = {
     SLICE: "array",
     BYTES: "bytes",
 }
-_TYPE_NAMES: Final = pa.array([_NAMES.get(code, str(code)) for code in range(256)], pa.string())
+_TYPE_NAMES: Final = pa.concat_arrays(
+    pa.repeat(pa.scalar(_NAMES.get(code, str(code)), pa.string()), 1) for code in range(256)
+)
+"""By code. Not from a list: for one Arrow would import pandas."""
 
 
 def type_codes(values: Fields) -> pa.Array:
