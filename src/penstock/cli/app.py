@@ -83,7 +83,9 @@ def main() -> None:
         error.show()
         sys.exit(error.exit_code)
     except (PenstockError, OSError) as error:
-        click.echo(f"penstock: {_sentence(error)}", err=True)
+        from penstock.cli.common import say
+
+        say(f"penstock: {_sentence(error)}", err=True)
         sys.exit(1)
 
 

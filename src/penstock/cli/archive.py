@@ -18,6 +18,7 @@ from penstock.cli.common import (
     partitions_of,
     print_json,
     print_table,
+    say,
 )
 from penstock.cli.object_stores import metadata_option, objects_option, root_option
 from penstock.model.errors import ArchiveConflict
@@ -66,7 +67,7 @@ def status(
     if as_json:
         print_json(found)
     elif not found:
-        click.echo("nothing is archived yet")
+        say("nothing is archived yet")
     else:
         shown = ["topic", "partition", "start_offset", "end_offset", "objects", "messages"]
         rows = [
@@ -121,9 +122,9 @@ def upload(
     for row in found:
         where = f"{row['topic']} partition {row['partition']}"
         size = human_bytes(row["bytes"])
-        click.echo(f"{where}: {row['objects']} objects, {row['messages']} messages, {size}")
+        say(f"{where}: {row['objects']} objects, {row['messages']} messages, {size}")
     if not found:
-        click.echo(f"{data_dir} holds no topics yet")
+        say(f"{data_dir} holds no topics yet")
 
 
 @archive.command()
@@ -159,10 +160,10 @@ def rebuild(
     if as_json:
         print_json(found)
     elif not found["objects"]:
-        click.echo(f"nothing is archived of {topic}")
+        say(f"nothing is archived of {topic}")
     else:
         left = f", {len(found['left'])} left alone" if found["left"] else ""
-        click.echo(f"{topic}: {found['objects']} objects to offset {found['end_offset']}{left}")
+        say(f"{topic}: {found['objects']} objects to offset {found['end_offset']}{left}")
 
 
 async def _rebuilt(

@@ -11,6 +11,7 @@ import click
 
 from penstock.model import Topic
 from penstock.model.errors import InvalidTopic, PenstockError
+from penstock.model.printable import printable, printable_lines
 from penstock.storage import DataDirectory
 
 if TYPE_CHECKING:
@@ -75,14 +76,23 @@ def partitions_of(
     return found
 
 
+def say(text: object = "", *, err: bool = False, nl: bool = True) -> None:
+    """A text on stdout or stderr: it may quote telemetry, of which a terminal is to obey nothing.
+
+    JSON passes as it is, since `json.dumps` escapes all that is not ASCII.
+    """
+    click.echo(printable_lines(str(text)), err=err, nl=nl)  # noqa: TID251 - here alone
+
+
 def print_json(document: Any) -> None:
     """One JSON document on one line of stdout."""
-    click.echo(json.dumps(document))
+    say(json.dumps(document))
 
 
 def print_table(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     """Aligned columns; numbers to the right."""
-    cells = [[str(cell) for cell in row] for row in rows]
+    cells = [[printable(str(cell)) for cell in row] for row in rows]
+    headers = [printable(name) for name in headers]
     widths = [max(map(len, column)) for column in zip(headers, *cells, strict=True)]
     numeric = [all(isinstance(row[at], int | float) for row in rows) for at in range(len(headers))]
     for line in [list(headers), *cells]:
@@ -90,7 +100,7 @@ def print_table(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> Non
             cell.rjust(width) if right else cell.ljust(width)
             for cell, width, right in zip(line, widths, numeric, strict=True)
         ]
-        click.echo("  ".join(padded).rstrip())
+        say("  ".join(padded).rstrip())
 
 
 def size_of(paths: Iterable[Path]) -> int:

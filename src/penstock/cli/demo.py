@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from penstock.cli.common import json_option, print_json, print_table
+from penstock.cli.common import json_option, print_json, print_table, say
 from penstock.model.errors import PenstockError
 from penstock.storage.scratch import Scratch
 
@@ -127,11 +127,11 @@ class _Tour:
     def stay(self) -> None:
         """Until Ctrl-C."""
         web = self._server.ports["web"]
-        click.echo(f"\nIt goes on: gRPC on {self._server.ports['grpc']}, web on {web}. Try:")
-        click.echo(f"  penstock topics --data-dir {self.data_dir}")
-        click.echo(f'  penstock query --data-dir {self.data_dir} "{_QUESTION}"')
-        click.echo(f"  penstock load --endpoint 127.0.0.1:{self._server.ports['grpc']}")
-        click.echo("Ctrl-C ends the server; the data stay.")
+        say(f"\nIt goes on: gRPC on {self._server.ports['grpc']}, web on {web}. Try:")
+        say(f"  penstock topics --data-dir {self.data_dir}")
+        say(f'  penstock query --data-dir {self.data_dir} "{_QUESTION}"')
+        say(f"  penstock load --endpoint 127.0.0.1:{self._server.ports['grpc']}")
+        say("Ctrl-C ends the server; the data stay.")
         with contextlib.suppress(KeyboardInterrupt):
             self._server.wait()
 
@@ -218,7 +218,7 @@ class _Tour:
 
     def _say(self, text: str) -> None:
         if not self._quiet:
-            click.echo(text)
+            say(text)
 
 
 def _told(client: DemoClient) -> str:

@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-import click
-
-from penstock.cli.common import human_bytes
+from penstock.cli.common import human_bytes, say
 
 
 @dataclass(slots=True)
@@ -83,18 +81,18 @@ class Findings:
 
 def print_findings(found: Findings, after: Findings | None, *, kept: str | None = None) -> None:
     """For people: what was read, what is wrong with it, and the verdict in the last line."""
-    click.echo(f"{found.path}: {_held(found)}")
+    say(f"{found.path}: {_held(found)}")
     for row in found.damage:
         lost = "".join(f", {text} lost" for text in _lost(row))
         where = f"{row['file']} at byte {row['position']}"
-        click.echo(f"  damaged: {where}: {row['detail']}{lost}")
+        say(f"  damaged: {where}: {row['detail']}{lost}")
     for row in found.known_losses:
-        click.echo(f"  lost earlier: {_messages(row)} in {row['folder']}")
+        say(f"  lost earlier: {_messages(row)} in {row['folder']}")
     for note in found.notes:
-        click.echo(f"  note: {note}")
+        say(f"  note: {note}")
     if kept is not None:
-        click.echo(f"  not repaired: {kept}")
-    click.echo(_verdict(found, after))
+        say(f"  not repaired: {kept}")
+    say(_verdict(found, after))
 
 
 def _verdict(found: Findings, after: Findings | None) -> str:

@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from penstock.cli.common import data_dir_option, existing_data_directory, json_option, print_json
+from penstock.cli.common import (
+    data_dir_option,
+    existing_data_directory,
+    json_option,
+    print_json,
+    say,
+)
 from penstock.model.errors import LogLocked, PenstockError
 from penstock.storage.files import LocalFiles
 
@@ -43,7 +49,7 @@ def identity(data_dir: Path, new: bool, as_json: bool) -> None:
     if as_json:
         print_json({"data_dir": str(data_dir), "id": found})
     else:
-        click.echo(found)
+        say(found)
 
 
 @contextlib.contextmanager

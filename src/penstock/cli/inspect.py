@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from penstock.cli.common import human_bytes, json_option, print_json, size_of
+from penstock.cli.common import human_bytes, json_option, print_json, say, size_of
 from penstock.cli.feeds import installed
 from penstock.cli.object_stores import is_url, local_folder
 from penstock.cli.tail import preview
@@ -225,12 +225,12 @@ def _print(described: dict[str, Any]) -> None:
     width = max(map(len, described))
     for key, value in described.items():
         if isinstance(value, list):
-            click.echo(f"{key.ljust(width)}  {len(value)}")
+            say(f"{key.ljust(width)}  {len(value)}")
             for item in value:
-                click.echo(f"{' ' * width}  {_line(item)}")
+                say(f"{' ' * width}  {_line(item)}")
         else:
             text = human_bytes(value) if key == "bytes" else value
-            click.echo(f"{key.ljust(width)}  {text}")
+            say(f"{key.ljust(width)}  {text}")
 
 
 def _line(item: Any) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from penstock.cli.common import human_bytes, json_option, print_json, print_table
+from penstock.cli.common import human_bytes, json_option, print_json, print_table, say
 from penstock.model.errors import InvalidArgument, PenstockError
 
 if TYPE_CHECKING:
@@ -142,7 +142,7 @@ def _print(tally: Tally) -> None:
     headers = ["requests", "acknowledged", "refused", "retried", "spans", "logs", "data points"]
     counts = [tally.requests, tally.acknowledged, tally.refused, tally.retried]
     print_table(headers, [[*counts, tally.spans, tally.logs, tally.data_points]])
-    click.echo(
+    say(
         f"{human_bytes(tally.bytes)} in {tally.seconds:.1f} s: "
         f"{tally.rate(tally.spans):,.0f} spans/s, "
         f"{tally.rate(tally.acknowledged):,.0f} requests/s; "

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from penstock.cli.common import data_dir_option, json_option
+from penstock.cli.common import data_dir_option, json_option, say
 from penstock.cli.comparing import Comparing
 from penstock.cli.feeds import archive_feed, directory_feeds, installed, queue_feed
 from penstock.cli.queue import manifest_option, prefix_option
@@ -218,7 +218,7 @@ def take_turn(
         except TooBusy as error:
             if not left or ending.is_asked:
                 raise
-            click.echo(f"penstock: {error}; again", err=True)
+            say(f"penstock: {error}; again", err=True)
 
 
 @contextlib.contextmanager
@@ -328,14 +328,14 @@ def _printer(as_json: bool, *, several: bool) -> Callable[[Flushing], None]:
         for report in running.reports.new():
             if as_json:
                 whose = {"data_dir": str(running.data_dir)} if several else {}
-                click.echo(json.dumps(asdict(report) | whose))
+                say(json.dumps(asdict(report) | whose))
                 continue
-            click.echo(f"{running.data_dir}: {report}" if several else str(report))
+            say(f"{running.data_dir}: {report}" if several else str(report))
             _show_faults(report)
 
     def _show_faults(report: BatchReport) -> None:
         for fault in report.faults:
-            click.echo(f"penstock: not all of a segment is in the lake: {fault}", err=True)
+            say(f"penstock: not all of a segment is in the lake: {fault}", err=True)
 
     return show
 

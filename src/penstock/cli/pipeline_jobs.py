@@ -15,6 +15,7 @@ from penstock.cli.common import (
     human_bytes,
     json_option,
     print_json,
+    say,
 )
 from penstock.cli.serve import config_option, read_config
 from penstock.model.errors import InvalidSetting, PenstockError
@@ -250,14 +251,14 @@ class _Said:
             self._reports.append(report)
             if not self._as_json:
                 problem = f"; {report.problem}" if report.problem else ""
-                click.echo(self._line(report) + problem)
+                say(self._line(report) + problem)
 
     def end(self) -> None:
         """One sentence if something went wrong."""
         if self._as_json:
             print_json({self._name: [_document(report) for report in self._reports]})
         elif not self._reports:
-            click.echo("nothing to do")
+            say("nothing to do")
         failed = sum(report.problem is not None for report in self._reports)
         if failed:
             raise PenstockError(f"{failed} of {len(self._reports)} {self._name} have a problem")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import sys
 import time
 from typing import TYPE_CHECKING
 
 import click
 
-from penstock.cli.common import data_dir_option, existing_data_directory, print_table
+from penstock.cli.common import data_dir_option, existing_data_directory, print_table, say
 from penstock.cli.serve import config_option, read_config
 from penstock.model.errors import AnswerIncomplete, PenstockError
 from penstock.server.lakes import lake_settings
@@ -65,11 +66,15 @@ def query(
         raise PenstockError(f"{error}; --partial answers without it") from None
     seconds = time.perf_counter() - started
     for warning in answer.warnings:
-        click.echo(f"penstock: {warning}", err=True)
+        say(f"penstock: {warning}", err=True)
     if explain:
         _explain(answer, seconds)
     if shown == "table":
         print_table(answer.rows.column_names, cells(answer.rows))
+    elif shown == "csv" and sys.stdout.isatty():
+        text = io.BytesIO()
+        FORMATS[shown](answer.rows, text)
+        say(text.getvalue().decode().replace("\r\n", "\n"), nl=False)
     else:
         FORMATS[shown](answer.rows, sys.stdout.buffer)
 
@@ -83,9 +88,9 @@ def _names(text: str) -> list[str]:
 
 def _explain(answer: Answer, seconds: float) -> None:
     for table, found in answer.tables.items():
-        click.echo(f"{table}:", err=True)
+        say(f"{table}:", err=True)
         for tier, spent in found.seconds.items():
             files = f" in {len(found.cold.files)} files" if tier == "cold" else ""
             rows = f"{found.rows(tier):,} rows{files}"
-            click.echo(f"  {tier:4}  {rows}, looked at in {spent * 1000:.0f} ms", err=True)
-    click.echo(f"{answer.rows.num_rows:,} rows in {seconds * 1000:.0f} ms", err=True)
+            say(f"  {tier:4}  {rows}, looked at in {spent * 1000:.0f} ms", err=True)
+    say(f"{answer.rows.num_rows:,} rows in {seconds * 1000:.0f} ms", err=True)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from penstock.cli.common import human_bytes, json_option, print_json, print_table
+from penstock.cli.common import human_bytes, json_option, print_json, print_table, say
 from penstock.model.errors import BatchUnreadable, FormatError
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def _print_status(found: QueueStatus) -> None:
         "manifest": f"{human_bytes(found.manifest_bytes)}, {found.chunks} chunks",
     }
     for name, text in lines.items():
-        click.echo(f"{name:<11}{text}")
+        say(f"{name:<11}{text}")
 
 
 # --- dump --------------------------------------------------------------------------------------
@@ -147,7 +147,7 @@ class _Shown:
             batch = await fetch(entry) if fetch is not None else None
         except BatchUnreadable as error:
             self._unreadable += 1
-            click.echo(f"penstock: {error}", err=True)
+            say(f"penstock: {error}", err=True)
         if self._as_json:
             print_json(_document(entry, batch))
         else:
@@ -158,7 +158,7 @@ class _Shown:
             headings = ["sequence", "time", "calls", "entries", "bytes", "topics", "location"]
             print_table(headings, self._rows)
         elif not self._as_json:
-            click.echo("nothing waits")
+            say("nothing waits")
         if self._unreadable:
             raise click.exceptions.Exit(1)
 
@@ -259,13 +259,13 @@ def gc(
     else:
         _print_collected(found, "would delete" if dry_run else "deleted")
     if found.failed:
-        click.echo(f"penstock: {found.failed} objects could not be deleted", err=True)
+        say(f"penstock: {found.failed} objects could not be deleted", err=True)
         raise click.exceptions.Exit(1)
 
 
 def _print_collected(found: Collected, verb: str) -> None:
     batches = f"{found.batches} batches ({human_bytes(found.batch_bytes)})"
-    click.echo(f"{verb} {batches} and {found.chunks} chunks; {found.kept} batches are kept")
+    say(f"{verb} {batches} and {found.chunks} chunks; {found.kept} batches are kept")
 
 
 # --- small parts -------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from penstock.cli.common import say
 from penstock.model.errors import PenstockError
 from penstock.storage import access
 from penstock.storage.scratch import sweep
@@ -56,7 +57,7 @@ def serve(file: Path | None, print_config: bool, **flags: Any) -> None:
     if print_config:
         import yaml
 
-        click.echo(yaml.safe_dump(configuration.document(config), sort_keys=False), nl=False)
+        say(yaml.safe_dump(configuration.document(config), sort_keys=False), nl=False)
         return
     access.choose(config.file_access)
     sweep()

@@ -15,6 +15,7 @@ from penstock.cli.common import (
     json_option,
     print_json,
     print_table,
+    say,
 )
 from penstock.cli.serve import config_option, read_config
 from penstock.model.errors import ServerUnreachable
@@ -108,9 +109,9 @@ def _show(found: dict[str, Any]) -> None:
         _line("rate", f"{rate}; {human_bytes(server['open_bytes'])} in open segments")
     else:
         _line("server", "stopped")
-    click.echo()
+    say()
     _show_tiers(found["tiers"])
-    click.echo()
+    say()
     sizes, budget = found["sizes"], found["budget"]
     parts = ", ".join(f"{name} {human_bytes(size)}" for name, size in sizes.items())
     _line("disk", parts)
@@ -158,4 +159,4 @@ def _pipeline(pipeline: dict[str, Any] | None) -> str:
 
 
 def _line(name: str, text: str) -> None:
-    click.echo(f"{name:<9} {text}")
+    say(f"{name:<9} {text}")

@@ -17,6 +17,7 @@ from penstock.cli.common import (
     partitions_of,
     print_json,
     print_table,
+    say,
 )
 from penstock.model import SystemClock
 from penstock.model.errors import LogLocked, PenstockError, SubscriberUnknown
@@ -93,9 +94,9 @@ def list_subscribers(
     elif rows:
         _print_rows(rows)
     else:
-        click.echo(f"{topic or data_dir} has no subscribers")
+        say(f"{topic or data_dir} has no subscribers")
     for problem in problems:
-        click.echo(f"penstock: {problem}; penstock fsck says more", err=True)
+        say(f"penstock: {problem}; penstock fsck says more", err=True)
     if problems:
         raise click.exceptions.Exit(1)
 
@@ -265,7 +266,7 @@ def _change(
             raise PenstockError(f"{error}; stop it first") from None
         for partition, (journal, found) in zip(partitions, journals, strict=True):
             for problem in found.problems:
-                click.echo(f"penstock: {partition.folder}: {problem}", err=True)
+                say(f"penstock: {partition.folder}: {problem}", err=True)
             events = change(journal.state, journal.state.named(name))
             if events:
                 journal.record(*events).wait()
@@ -295,7 +296,7 @@ def _say(
         print_json(rows)
     else:
         for row in rows:
-            click.echo(sentence(row))
+            say(sentence(row))
 
 
 def _standing(row: dict[str, Any], done: str) -> str:

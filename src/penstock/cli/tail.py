@@ -19,6 +19,7 @@ from penstock.cli.common import (
     parse_topic,
     partitions_of,
     print_json,
+    say,
 )
 from penstock.cli.object_stores import metadata_option, objects_option, root_option
 from penstock.log.follow import FolderReader
@@ -126,7 +127,7 @@ def _name_losses(partition: Partition, reader: PartitionReader, named: int) -> N
     """Says on stderr what was lost beyond the first `named` losses."""
     for loss in reader.lost[named:]:
         where = f"{partition.topic} partition {partition.number}"
-        click.echo(f"penstock: {where}: lost {loss}", err=True)
+        say(f"penstock: {where}: lost {loss}", err=True)
 
 
 def _print_message(partition: Partition, offset: int, message: bytes, *, as_json: bool) -> None:
@@ -141,7 +142,7 @@ def _print_message(partition: Partition, offset: int, message: bytes, *, as_json
             }
         )
     else:
-        click.echo(f"{partition.number}:{offset}  {len(message)} B  {preview(message)}")
+        say(f"{partition.number}:{offset}  {len(message)} B  {preview(message)}")
 
 
 def preview(message: bytes) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from penstock.cli.common import json_option, print_json, print_table
+from penstock.cli.common import json_option, print_json, print_table, say
 from penstock.model.errors import InvalidSetting, PenstockError
 from penstock.storage.files import LocalFiles, write_atomically
 
@@ -63,7 +63,7 @@ def add(file: Path, rights: tuple[str, ...], comment: str | None, as_json: bool)
     if as_json:
         print_json({"token": token, **_row(made)})
     else:
-        click.echo(token)
+        say(token)
 
 
 @tokens.command("list")
@@ -104,7 +104,7 @@ def remove(file: Path, id: str, as_json: bool) -> None:  # noqa: A002 - the argu
     if as_json:
         print_json(_row(gone[-1]))
     else:
-        click.echo(f"removed {id}")
+        say(f"removed {id}")
 
 
 def _callers(file: Path) -> tuple[Caller, ...]:

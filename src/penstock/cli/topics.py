@@ -14,6 +14,7 @@ from penstock.cli.common import (
     json_option,
     print_json,
     print_table,
+    say,
 )
 from penstock.log.survey import survey_log
 from penstock.storage import LocalFiles
@@ -39,7 +40,7 @@ def topics(data_dir: Path, as_json: bool) -> None:
     if as_json:
         print_json(found)
     elif not found:
-        click.echo(f"{data_dir} holds no topics yet")
+        say(f"{data_dir} holds no topics yet")
     else:
         shown = ["partition", "earliest", "end", "messages", "files", "segments"]
         print_table(

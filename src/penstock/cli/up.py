@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from penstock.cli.common import data_dir_option
+from penstock.cli.common import data_dir_option, say
 from penstock.cli.pipeline import master_option
 from penstock.cli.serve import config_option
 
@@ -42,7 +42,7 @@ def up(data_dir: Path, file: Path | None, master: str, workers: int | None) -> N
     stopped = _Stop()
     assert server.stdout is not None
     line = server.stdout.readline()
-    click.echo(line.decode(), nl=False)
+    say(line.decode(), nl=False)
     pipeline = _Restarted(["pipeline", "run", *common, f"--master={master}"])
     try:
         while line and server.poll() is None and not stopped.asked:
@@ -80,7 +80,7 @@ class _Restarted:
         """Starts it when that is due."""
         now = time.monotonic()
         if self._process is not None and self._process.poll() is not None:
-            click.echo(f"penstock: the pipeline ended; again in {self._pause_s:.0f} s", err=True)
+            say(f"penstock: the pipeline ended; again in {self._pause_s:.0f} s", err=True)
             self._process, self._due = None, now + self._pause_s
             self._pause_s = min(2 * self._pause_s, _LONGEST_PAUSE_S)
         if self._process is None and now >= self._due:

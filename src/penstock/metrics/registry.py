@@ -12,6 +12,7 @@ from functools import cache
 from typing import TYPE_CHECKING, TypeAlias
 
 from penstock.metrics import names
+from penstock.model.printable import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -169,7 +170,7 @@ def _of_logs(logs: list[LogMetrics]) -> Iterator[Metric]:
     for name, text in names.LOG_COUNTERS.items():
         family = CounterMetricFamily(name.removesuffix("_total"), text, labels=["topic"])
         for log in logs:
-            family.add_metric([log.topic], log.counts[name])
+            family.add_metric([printable(log.topic)], log.counts[name])
         yield family
     name = names.LOG_COMMIT_SECONDS
     yield _histogram(name, names.LOG_HISTOGRAMS[name], [log.commits for log in logs])
@@ -191,7 +192,7 @@ def _of_stores(stores: list[StoreMetrics]) -> Iterator[Metric]:
         for name, (text, labels) in table.items():
             family = kind(name.removesuffix("_total"), text, labels=["topic", *labels])
             for values, number in found.get(name, ()):
-                family.add_metric(values, number)
+                family.add_metric([printable(value) for value in values], number)
             yield family
     name = names.STORE_SEAL_SECONDS
     yield _histogram(name, names.STORE_HISTOGRAMS[name], [store.seals for store in stores])
@@ -203,14 +204,14 @@ def _of_queues(queues: list[QueueMetrics]) -> Iterator[Metric]:
     for name, text in names.QUEUE_COUNTERS.items():
         counter = CounterMetricFamily(name.removesuffix("_total"), text, labels=["queue"])
         for queue in queues:
-            counter.add_metric([queue.queue], queue.counts[name])
+            counter.add_metric([printable(queue.queue)], queue.counts[name])
         yield counter
     known = [(each.queue, each.gauges()) for each in queues if each.gauges is not None]
     for name, text in names.QUEUE_GAUGES.items():
         gauge = GaugeMetricFamily(name, text, labels=["queue"])
         for label, values in known:
             if name in values:
-                gauge.add_metric([label], values[name])
+                gauge.add_metric([printable(label)], values[name])
         yield gauge
     name = names.QUEUE_APPEND_SECONDS
     yield _histogram(name, names.QUEUE_HISTOGRAMS[name], [queue.appends for queue in queues])
@@ -223,12 +224,12 @@ def _of_archives(archives: list[tuple[str, Callable[[], dict[str, float]]]]) -> 
     for name, text in names.ARCHIVE_COUNTERS.items():
         counter = CounterMetricFamily(name.removesuffix("_total"), text, labels=["topic"])
         for topic, values in known:
-            counter.add_metric([topic], values[name])
+            counter.add_metric([printable(topic)], values[name])
         yield counter
     for name, text in names.ARCHIVE_GAUGES.items():
         gauge = GaugeMetricFamily(name, text, labels=["topic"])
         for topic, values in known:
-            gauge.add_metric([topic], values[name])
+            gauge.add_metric([printable(topic)], values[name])
         yield gauge
 
 

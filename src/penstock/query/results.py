@@ -12,6 +12,8 @@ from typing import IO, TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
+from penstock.model.printable import printable, printable_json
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
@@ -19,12 +21,12 @@ _CELL_CHARACTERS: Final = 60
 
 
 def write_json(rows: pa.Table, out: IO[bytes]) -> None:
-    """One array of objects, one a line."""
+    """One array of objects, one a line; of what is not printable a terminal gets escapes."""
     lines = (json.dumps(_plain_row(row), ensure_ascii=False) for row in rows.to_pylist())
     out.write(b"[")
     for number, line in enumerate(lines):
         out.write(b",\n " if number else b"\n ")
-        out.write(line.encode())
+        out.write(printable_json(line).encode())
     out.write(b"\n]\n" if rows.num_rows else b"]\n")
 
 
@@ -103,5 +105,5 @@ def _csv_cell(value: Any) -> Any:
 
 
 def _cell(value: Any) -> str:
-    text = "" if value is None else str(_csv_cell(value))
+    text = "" if value is None else printable(str(_csv_cell(value)))
     return text if len(text) <= _CELL_CHARACTERS else text[: _CELL_CHARACTERS - 1] + "…"

@@ -21,7 +21,8 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from penstock.model.errors import InvalidSetting, InvalidTopic
+from penstock.model.errors import InvalidArgument, InvalidSetting, InvalidTopic
+from penstock.model.printable import check_printable
 from penstock.model.topics import encode_part
 from penstock.server.refusals import Cause, Refusal
 
@@ -161,7 +162,12 @@ class Gate:
     def admit(self, authorization: str | None, namespace: str | None) -> Admitted:
         """The namespace that telemetry may go to; Refusal where it may to none."""
         caller = self.caller(authorization)
-        return Admitted(self, caller, caller.namespace(Role.INGEST, namespace))
+        admitted = Admitted(self, caller, caller.namespace(Role.INGEST, namespace))
+        try:
+            check_printable(admitted.namespace, "a namespace")
+        except InvalidArgument as error:
+            raise Refusal(Cause.INVALID, str(error)) from None
+        return admitted
 
     def check(self, caller: Caller) -> None:
         """Refusal where somebody who was let in would not be any more, or not as before."""
@@ -241,7 +247,7 @@ def namespace_of(headers: Mapping[str, str]) -> str | None:
 def read_tokens(path: Path) -> tuple[Caller, ...]:
     """The tokens in a file; InvalidSetting says which line is wrong, not what it says."""
     try:
-        lines = path.read_text(encoding="utf-8-sig").splitlines()
+        lines = path.read_text(encoding="utf-8-sig").split("\n")
     except UnicodeDecodeError:
         raise InvalidSetting(f"{path} is not a text in UTF-8") from None
     callers = []

@@ -20,7 +20,7 @@ def merge(pages: list[str]) -> str:
     samples: dict[str, dict[str, float]] = {}
     for page in pages:
         family = ""
-        for line in page.splitlines():
+        for line in page.split("\n"):  # nothing else ends a line in this format
             if line.startswith("# "):
                 _, kind, family, *_ = line.split(" ", 3)
                 if line not in heads.setdefault(family, []) and kind in ("HELP", "TYPE"):

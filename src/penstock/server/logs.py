@@ -9,6 +9,8 @@ import sys
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from penstock.model.printable import printable_lines
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -37,6 +39,14 @@ class JsonLines(logging.Formatter):
         return json.dumps(line)
 
 
+class Lines(logging.Formatter):
+    """For people: nothing that a client sent, and a message quotes, is obeyed by their terminal."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line, with those of a traceback below it."""
+        return printable_lines(super().format(record))
+
+
 def set_up_logging(settings: Logging, worker: int | None = None) -> None:
     """Sends every logger of this process to stderr, until it ends: it must be all ours."""
     root = logging.getLogger()
@@ -62,5 +72,5 @@ def _to_stderr(settings: Logging, worker: int | None) -> logging.Handler:
     who = "" if worker is None else f" worker {worker}"
     text = f"%(asctime)s %(levelname)-7s{who} %(message)s"
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(logging.Formatter(text, "%H:%M:%S") if pretty else JsonLines(worker))
+    handler.setFormatter(Lines(text, "%H:%M:%S") if pretty else JsonLines(worker))
     return handler

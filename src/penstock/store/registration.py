@@ -7,6 +7,7 @@ import contextlib
 from typing import TYPE_CHECKING, Literal
 
 from penstock.model.errors import InvalidArgument, PenstockError, SubscriberUnknown
+from penstock.model.printable import check_printable
 from penstock.store.format import Activated, Answered, Outcome, Registered, Unregistered
 from penstock.store.state import runs
 from penstock.store.status import SubscriberStatus, subscriber_status
@@ -69,6 +70,7 @@ class Registration(abc.ABC):
             state = self._journal.state
             if state.named(name) is not None:
                 return False
+            check_printable(name, "a subscriber's name")
             number = state.next_subscriber
             commit = self._journal.record(Registered(number, self._start_seq(start), name))
             self._hub.adopt(number)
