@@ -31,7 +31,7 @@ HOSTILE = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202egnp.exe\r\nfake  line\u2028é"
 SAMPLE = re.compile(
     r'[a-z_:]+(\{([a-z_]+="([^"\\\n]|\\["\\n])*",?)*\})? [-+0-9.e]+(inf|nan)?', re.IGNORECASE
 )
-ASK = "SELECT service_name, attributes, name FROM spans"
+ASK = "SELECT service_name, attributes, name FROM spans WHERE name = 'span 1'"
 
 
 @pytest.fixture(scope="module")
