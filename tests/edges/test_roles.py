@@ -7,12 +7,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import grpc
 import pyarrow.flight as pf
 import pytest
 
 from penstock.otel import Signal
 from penstock.query.remote import RemoteSubscriber
-from tests.server.running import Server, serving, until
+from tests.server.running import PROTOBUF, Server, serving, until
 from tests.server.samples import traces
 
 OLD, ALL, SENDS, READS, TAKES, OTHER, BOSS = (
@@ -215,3 +216,68 @@ def replace(path: Path, text: str) -> None:
     other = path.with_suffix(".new")
     other.write_text(text)
     other.replace(path)
+
+
+# --- on its way when it is withdrawn -------------------------------------------------------------
+
+
+@pytest.fixture
+def withdrawing(tmp_path: Path) -> Iterator[tuple[Server, Path]]:
+    """A server of its own, and its tokens file."""
+    tokens = tmp_path / "tokens"
+    tokens.write_text(f"{ALL}\n{OTHER} *\n")
+    with serving(tmp_path / "data", config={"auth": {"tokens_file": str(tokens)}}) as server:
+        yield server, tokens
+
+
+@pytest.mark.parametrize(
+    ("port", "path", "kind", "body"),
+    [
+        ("http", "/v1/traces", PROTOBUF, traces("late")),
+        ("web", "/api/v1/query", "application/json", b'{"sql": "SELECT 1"}'),
+    ],
+    ids=["otlp", "query"],
+)
+def test_request_on_its_way_is_refused(
+    withdrawing: tuple[Server, Path], port: str, path: str, kind: str, body: bytes
+) -> None:
+    """Its head came with a token that was good, its body after that was withdrawn."""
+    server, tokens = withdrawing
+    lines = [f"POST {path} HTTP/1.1", "host: 127.0.0.1", f"authorization: Bearer {ALL}"]
+    lines += [f"content-type: {kind}", f"content-length: {len(body)}", "", ""]
+    with server.socket(port) as connection, connection.makefile("rb") as file:
+        connection.sendall("\r\n".join(lines).encode() + body[:5])
+        # A second request, let in on the same loop, shows that the first one's head was read.
+        assert server.get("/api/v1/status", authorization=f"Bearer {ALL}").status == 200
+        replace(tokens, f"{OTHER} *\n")
+        connection.sendall(body[5:])
+        assert file.readline().startswith(b"HTTP/1.1 401 ")
+
+
+def test_message_on_its_way_is_refused(withdrawing: tuple[Server, Path]) -> None:
+    """The same over gRPC."""
+    server, tokens = withdrawing
+
+    def message() -> Iterator[bytes]:
+        replace(tokens, f"{OTHER} *\n")
+        yield traces("late")
+
+    with server.channel() as channel:
+        call = channel.stream_unary(Signal.TRACES.grpc_method)
+        with pytest.raises(grpc.RpcError) as refused:
+            call(message(), metadata=(("authorization", f"Bearer {ALL}"),))
+    assert refused.value.code() is grpc.StatusCode.UNAUTHENTICATED
+
+
+def test_changed_rights_end_a_stream_too(withdrawing: tuple[Server, Path]) -> None:
+    """Who has less than it had is let in anew, or not."""
+    server, tokens = withdrawing
+    heads = {"authorization": f"Bearer {ALL}"}
+    assert server.post(Signal.TRACES, traces("one"), **heads).status == 200
+    location = f"grpc://127.0.0.1:{server.ready['flight']}"
+    with RemoteSubscriber(location, "/default/traces", "a", token=ALL) as subscriber:
+        assert ask(server, ALL, "POST", "/api/v1/flush").status == 200
+        next(stream := subscriber.bundles())
+        replace(tokens, f"{ALL} query=*\n{OTHER} *\n")
+        with pytest.raises(pf.FlightUnauthenticatedError, match="withdrawn or changed"):
+            next(stream)

@@ -80,7 +80,7 @@ class Auth:
     """Who may come in."""
 
     tokens_file: Path | None = _key(
-        None, FILE, "one bearer token a line, and the namespaces it may use; read again on change"
+        None, FILE, "one bearer token a line, its roles and their namespaces; read again on change"
     )
 
 

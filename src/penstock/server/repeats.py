@@ -302,7 +302,7 @@ class Repeats:
 
     def __init__(self, settings: Dedupe, root: Path, clock: Clock) -> None:
         self._signals = frozenset(settings.signals if settings.window else ())
-        self._root = root
+        self._root = root.absolute()  # as a store names its folder
         self._tables = Tables(root / NAME, settings.entries, int(settings.window * 1000))
         self._clock = clock
         self._topics: dict[Path, hashlib._Hash] = {}
