@@ -303,6 +303,15 @@ def test_the_serving_page_is_complete() -> None:
     assert found == list(server_settings(Config()))
 
 
+def test_the_bounds_of_the_security_page_are_those_of_the_server() -> None:
+    """With the defaults that it has."""
+    defaults = {key: default for key, default, _ in server_settings(Config())}
+    rows = table_rows(ROOT / "SECURITY.md", "bound")
+    assert [(key, default.lower()) for key, default, _ in rows] == [
+        (key, defaults.get(key)) for key, *_ in rows
+    ]
+
+
 @pytest.mark.parametrize("page", [ROOT / "README.md", DOCS / "settings.md"], ids=lambda p: p.name)
 def test_the_durability_table_is_complete(page: Path) -> None:
     """Every durability mode is explained, the default first."""
