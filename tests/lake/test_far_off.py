@@ -215,3 +215,17 @@ def test_a_table_without_the_spec_gets_it_when_it_is_opened(lake: Lake) -> None:
     assert again.spec() == default
     flushed(again, around(range(-1000, 1)))
     assert numbers(again) == [*range(1001)]
+
+
+def test_manifests_are_merged_within_their_spec(table: Table) -> None:
+    """A table of many commits has few, and all rows; also where a batch has far-off ones alone."""
+    with table.transaction() as transaction:
+        transaction.set_properties({"penstock.manifests-merged-at": "3"})
+    for number in range(8):
+        flushed(table, around(range(-60, -50 if number % 2 else 1), first=number * 100))
+    snapshot = table.refresh().current_snapshot()
+    assert snapshot is not None
+    found = snapshot.manifests(table.io)
+    assert {each.partition_spec_id for each in found} == {0, 1}
+    assert len(found) < 8
+    assert len(numbers(table)) == 4 * 10 + 4 * 61

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from penstock.lake.glance import glance
 from penstock.lake.layout import key_of
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 
 PROBED_TRACES: Final = 500
 """Filters are asked for no more than these: reading the ids is quicker then."""
+_AT: Final = "penstock_time_us"
 _FOREVER: Final = (-(2**62), 2**62)
 _WRITTEN_S: Final = 5.0
 """What a long comparison has found is recorded so often."""
@@ -230,20 +232,36 @@ def _is_of_batch(file: ColdFile) -> bool:
 def _compared(
     connection: DuckDBPyConnection, newer: ColdFile, older: list[ColdFile]
 ) -> list[tuple[ColdFile, tuple[int, ...]]]:
-    """The rows that are in both, of each of the older files that has some."""
-    suspects = _identified(connection, newer, older)
-    if not suspects.num_rows:
-        return []
-    keys, numbers = identities("spans", suspects), suspects[ROW].to_numpy()
-    traces = suspects["trace_id"].unique().to_pylist()
-    if len(traces) <= PROBED_TRACES:
-        older = TRACE_FILTERS.chosen(older, traces)
+    """The rows that are in both, of each of the older files that has some.
+
+    With each are compared the rows of its own time: a file of far-off days has a few of every one,
+    and is not to be compared as a whole with all that the table has.
+    """
+    rows = _identified(connection, newer, older)
     found = []
     for file in older:
-        both = numbers[_has(connection, file, newer, keys)]
+        suspects = _of_time(rows, file)
+        if not suspects.num_rows:
+            continue
+        traces = suspects["trace_id"].unique()
+        few = len(traces) <= PROBED_TRACES
+        if few and not TRACE_FILTERS.chosen([file], traces.to_pylist()):
+            continue
+        has = _has(connection, file, newer, identities("spans", suspects))
+        both = suspects[ROW].to_numpy()[has]
         if len(both):
             found.append((file, tuple(both.tolist())))
     return found
+
+
+def _of_time(rows: pa.Table, file: ColdFile) -> pa.Table:
+    """The rows that have a time of the file; all of them where its times are not known."""
+    if file.times_us is None:
+        return rows
+    first, last = (pa.scalar(each, pa.int64()) for each in file.times_us)
+    at = rows[_AT]
+    inside = pc.and_(pc.greater_equal(at, first), pc.less_equal(at, last))
+    return rows.filter(inside.fill_null(True))
 
 
 def _has(
@@ -259,7 +277,7 @@ def _identified(connection: DuckDBPyConnection, file: ColdFile, others: list[Col
     """The named spans of a file that have a time of one of the others."""
     times = [each.times_us or _FOREVER for each in others]
     first, last = min(each[0] for each in times), max(each[1] for each in times)
-    columns = ", ".join((*SPAN_IDENTITY, ROW))
+    columns = ", ".join((*SPAN_IDENTITY, ROW, f"epoch_us(time) AS {_AT}"))
     sql = f"SELECT {columns} FROM {listed([file], rows=True)}"  # noqa: S608 - our own names
     if _FOREVER not in (*times, file.times_us or _FOREVER):
         sql += f" WHERE time BETWEEN make_timestamptz({first}) AND make_timestamptz({last})"
