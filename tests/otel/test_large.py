@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from random import Random
 
 import pytest
+from google.protobuf.message import DecodeError
 
 from penstock.model.errors import InvalidArgument
 from penstock.otel import Signal, check_request
-from penstock.otel.shape import measure
+from penstock.otel.parts import FIELDS_OF_A_PART, count_parts
 from tests.otel.samples import encoded, full_request, piece, record_piece
 
 MILLIONS = 2_000_000
@@ -78,24 +80,51 @@ def test_large_records_with_many_zeros_are_no_bombs() -> None:
 def test_every_part_is_counted_once(signal: Signal) -> None:
     """Those within nested values too."""
     request = full_request(signal, 8)
-    shape = measure(signal, encoded(request), 10**6)
-    assert shape.parts == count_parts(request)
+    assert count_parts(signal, encoded(request), 10**6) == parts_of(request)
 
 
-def count_parts(message: object) -> int:
+def parts_of(message: object) -> int:
     """Every message that is one of a list, however deep."""
     total = 0
     for field, value in message.ListFields():  # type: ignore[attr-defined]
         if field.message_type is None:
             continue
         for part in value if field.is_repeated else [value]:
-            total += field.is_repeated + count_parts(part)
+            total += field.is_repeated + parts_of(part)
     return total
 
 
-def test_counting_stops_when_there_are_enough() -> None:
-    """What lies deeper is not looked at."""
+def test_counting_stops_at_the_first_part_that_is_too_many() -> None:
+    """However deep it lies; as many as may be are taken."""
     inner = piece(0x0A, piece(0x2A, piece(0x0A, b"") * 50))
     request = record_piece(piece(0x32, piece(0x12, piece(0x2A, inner * 20))))
-    assert measure(Signal.LOGS, request, 10).parts == 24
-    assert measure(Signal.LOGS, request, 100).parts == 1024
+    assert count_parts(Signal.LOGS, request, 1024) == 1024
+    with pytest.raises(InvalidArgument, match="too many records"):
+        count_parts(Signal.LOGS, request, 1023)
+
+
+def test_fields_that_are_no_parts_are_bounded_too() -> None:
+    """A number takes no memory, but the time to skip it."""
+    with pytest.raises(InvalidArgument, match="too many fields"):
+        count_parts(Signal.LOGS, record_piece(b"\x10\x01" * (10 * FIELDS_OF_A_PART + 1)), 10)
+
+
+@pytest.mark.parametrize("hidden", [b"\xa3\x01\xa4\x01", b"\x80\x80\x04\x00", b"\xa2\x06\x01x"])
+def test_parts_behind_what_nobody_knows_are_counted(hidden: bytes) -> None:
+    """Groups, large field numbers and unknown fields end where the parser thinks they do."""
+    request = record_piece(hidden + piece(0x32, b"") * 50)
+    assert count_parts(Signal.LOGS, request, 100) == 53
+
+
+def test_random_requests_never_have_more_parts_than_were_counted() -> None:
+    """What was damaged on its way is refused, or was counted as it is parsed."""
+    random, whole = Random(5), encoded(full_request(Signal.TRACES, 3))
+    for _ in range(2000):
+        data = bytearray(whole)
+        for _ in range(random.randrange(1, 4)):
+            data[random.randrange(len(data))] = random.randrange(256)
+        try:
+            request = Signal.TRACES.request_class.FromString(bytes(data))
+        except DecodeError:
+            continue
+        assert parts_of(request) <= count_parts(Signal.TRACES, bytes(data), 10**6)

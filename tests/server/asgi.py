@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
 
-from penstock.server.ingest import Accepted
+from penstock.model.errors import InvalidArgument
+from penstock.otel import request_from_json
+from penstock.server.checker import Checked, Outcome
+from penstock.server.refusals import Cause, Refusal
 from tests.server.running import Answer
+
+if TYPE_CHECKING:
+    from penstock.server.checking import Arrived
+    from penstock.server.config import Limits
 
 END = None
 """In place of a piece of a body: the client goes away."""
@@ -18,16 +25,35 @@ class FakeIngest:
 
     def __init__(self) -> None:
         self.taken: list[tuple[Any, str, bytes]] = []
-        self.answer = Accepted()
         self.error: BaseException | None = None
 
-    async def take(self, sent: Any, namespace: str, data: bytes) -> Accepted:
+    async def take(self, sent: Any, namespace: str, checked: Checked) -> None:
         """As `Ingest.take`."""
         await asyncio.sleep(0)
         if self.error is not None:
             raise self.error
-        self.taken.append((sent, namespace, data))
-        return self.answer
+        self.taken.append((sent, namespace, checked.data))
+
+
+class FakeChecks:
+    """Unpacks, reads JSON, and takes everything else as it is."""
+
+    def __init__(self, limits: Limits) -> None:
+        self.limits = limits
+        self.rejected, self.text = 0, ""
+
+    async def check(self, arrived: Arrived, _: Any, grow: Callable[[int], None]) -> Checked:
+        """As `Checks.check`."""
+        data = arrived.data
+        if arrived.unpack is not None:
+            data = arrived.unpack(data, self.limits.decompressed)
+            grow(max(0, len(data) - len(arrived.data)))
+        if arrived.is_json:
+            try:
+                data = request_from_json(arrived.signal, data).data
+            except InvalidArgument as error:
+                raise Refusal(Cause.INVALID, str(error)) from None
+        return Checked(Outcome.SOUND, data, 1, self.rejected, self.text)
 
 
 async def call(

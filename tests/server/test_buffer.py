@@ -13,10 +13,10 @@ from penstock.otel import Signal
 from penstock.queue import AsyncProducer, Inspector, ProducerSettings
 from penstock.queue.otlp import requests_of
 from penstock.server.buffer import Buffer
-from penstock.server.config import Limits
 from penstock.server.refusals import Cause, Refusal
 from penstock.storage.objects import ObjectStore, open_objects
 from tests.pipeline.helpers import spans
+from tests.server.taking import take
 from tests.servers.loops import in_loop
 
 
@@ -24,7 +24,7 @@ from tests.servers.loops import in_loop
 async def buffering(objects: ObjectStore, **settings: float) -> AsyncIterator[Buffer]:
     """A way into the queue."""
     producer = await AsyncProducer.open(objects, ProducerSettings(**settings))  # type: ignore[arg-type] # of one's own
-    buffer = Buffer(producer, Limits())
+    buffer = Buffer(producer)
     try:
         yield buffer
     finally:
@@ -43,7 +43,7 @@ async def test_an_acknowledged_request_is_in_the_queue() -> None:
     """With the topic that its namespace and signal make."""
     objects = open_objects("memory://")
     async with buffering(objects) as buffer:
-        await buffer.take(Signal.TRACES, "acme", spans(1))
+        await take(buffer, Signal.TRACES, "acme", spans(1))
         assert await queued(objects) == [("/acme/traces", spans(1))]
 
 
@@ -54,7 +54,7 @@ async def test_requests_that_come_together_share_a_call() -> None:
     async with buffering(objects) as buffer:
         await asyncio.gather(
             *(
-                buffer.take(Signal.TRACES, f"n{number % 2}", spans(number))
+                take(buffer, Signal.TRACES, f"n{number % 2}", spans(number))
                 for number in range(1, 51)
             )
         )
@@ -69,12 +69,12 @@ async def test_what_is_no_request_is_refused() -> None:
     objects = open_objects("memory://")
     async with buffering(objects) as buffer:
         with pytest.raises(Refusal) as refused:
-            await buffer.take(Signal.TRACES, "default", b"\xff\xff")
+            await take(buffer, Signal.TRACES, "default", b"\xff\xff")
         assert refused.value.cause is Cause.INVALID
         with pytest.raises(Refusal) as refused:
-            await buffer.take(Signal.TRACES, "not a/namespace\n", spans(1))
+            await take(buffer, Signal.TRACES, "not a/namespace\n", spans(1))
         assert refused.value.cause is Cause.INVALID
-        await buffer.take(Signal.TRACES, "default", b"")
+        await take(buffer, Signal.TRACES, "default", b"")
     assert await queued(objects) == []
 
 
@@ -83,11 +83,11 @@ async def test_a_full_buffer_puts_clients_off() -> None:
     """They are told when to come again; what was taken is stored."""
     objects = open_objects("memory://")
     async with buffering(objects, max_buffered_bytes=2000, flush_interval_s=3600.0) as buffer:
-        first = asyncio.create_task(buffer.take(Signal.TRACES, "a", spans(*range(1, 20))))
+        first = asyncio.create_task(take(buffer, Signal.TRACES, "a", spans(*range(1, 20))))
         while not buffer._producer.buffered_bytes:
             await asyncio.sleep(0.001)
         with pytest.raises(Refusal) as refused:
-            await buffer.take(Signal.TRACES, "b", spans(*range(1, 20)))
+            await take(buffer, Signal.TRACES, "b", spans(*range(1, 20)))
         assert (refused.value.cause, bool(refused.value.retry_after_s)) == (Cause.BUSY, True)
         assert buffer.failures()
     await first
@@ -108,10 +108,10 @@ async def test_store_that_does_not_answer_is_the_servers_trouble(
         with monkeypatch.context() as patched:
             patched.setattr(type(objects), "put", silent)
             with pytest.raises(Refusal) as refused:
-                await buffer.take(Signal.TRACES, "a", spans(1))
+                await take(buffer, Signal.TRACES, "a", spans(1))
         assert refused.value.retry_after_s is not None
         assert "the queue:" in buffer.failures()[0]
-        await buffer.take(Signal.TRACES, "a", spans(2))
+        await take(buffer, Signal.TRACES, "a", spans(2))
         assert buffer.failures() == []
     assert await queued(objects) == [("/a/traces", spans(2))]
 
@@ -121,8 +121,8 @@ async def test_a_client_that_goes_takes_nothing_back() -> None:
     """Others of the same call are answered."""
     objects = open_objects("memory://")
     async with buffering(objects) as buffer:
-        gone = asyncio.create_task(buffer.take(Signal.TRACES, "a", spans(1)))
-        stays = asyncio.create_task(buffer.take(Signal.TRACES, "a", spans(2)))
+        gone = asyncio.create_task(take(buffer, Signal.TRACES, "a", spans(1)))
+        stays = asyncio.create_task(take(buffer, Signal.TRACES, "a", spans(2)))
         await asyncio.sleep(0.001)
         gone.cancel()
         await stays

@@ -23,9 +23,8 @@ from penstock.server.admission import Admission
 from penstock.server.auth import Gate
 from penstock.server.config import Limits
 from penstock.server.grpc import OtlpGrpc, options
-from penstock.server.ingest import Accepted
 from penstock.server.refusals import Cause, Refusal
-from tests.server.asgi import FakeIngest
+from tests.server.asgi import FakeChecks, FakeIngest
 from tests.server.running import PATIENCE_S
 from tests.server.samples import sample, traces
 
@@ -38,8 +37,15 @@ Failed = grpc.aio.AioRpcError
 class Client:
     """The server and a channel to it."""
 
-    def __init__(self, channel: grpc.aio.Channel, ingest: FakeIngest, bounds: Admission) -> None:
+    def __init__(
+        self,
+        channel: grpc.aio.Channel,
+        ingest: FakeIngest,
+        checks: FakeChecks,
+        bounds: Admission,
+    ) -> None:
         self.channel = channel
+        self.checks = checks
         self.ingest = ingest
         self.admission = bounds
 
@@ -69,13 +75,14 @@ async def serving(folder: Path, tokens: Path | None, **limits: Any) -> AsyncIter
     bounds = Limits(**{"disk_free": 0, "memory": None, **limits})
     ingest, admission = FakeIngest(), Admission(bounds, folder)
     server = grpc.aio.server(options=options(bounds))
-    otlp = OtlpGrpc(ingest, Gate(tokens), admission, bounds)  # type: ignore[arg-type]
+    checks = FakeChecks(bounds)
+    otlp = OtlpGrpc(ingest, Gate(tokens), admission, checks, bounds)  # type: ignore[arg-type]
     server.add_generic_rpc_handlers(otlp.handlers())
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     try:
         async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
-            yield Client(channel, ingest, admission)
+            yield Client(channel, ingest, checks, admission)
     finally:
         await server.stop(None)
 
@@ -221,7 +228,7 @@ def test_partial_success_is_told(run: Callable[..., None]) -> None:
     """As a success with a message."""
 
     async def test(client: Client) -> None:
-        client.ingest.answer = Accepted(2, "two are wrong")
+        client.checks.rejected, client.checks.text = 2, "two are wrong"
         partial = (await client.export(BODY)).partial_success
         assert (partial.rejected_spans, partial.error_message) == (2, "two are wrong")
 
@@ -264,10 +271,9 @@ def test_bytes_are_held_until_the_answer(run: Callable[..., None]) -> None:
     async def test(client: Client) -> None:
         go, began = asyncio.Event(), asyncio.Event()
 
-        async def take(*_: Any) -> Accepted:
+        async def take(*_: Any) -> None:
             began.set()
             await go.wait()
-            return Accepted()
 
         client.ingest.take = take  # type: ignore[method-assign]
         first = asyncio.create_task(client.export(bytes(900)))
@@ -287,7 +293,7 @@ def test_cancelled_request_holds_nothing(run: Callable[..., None]) -> None:
     async def test(client: Client) -> None:
         began = asyncio.Event()
 
-        async def take(*_: Any) -> Accepted:
+        async def take(*_: Any) -> None:
             began.set()
             await asyncio.Event().wait()
             raise AssertionError

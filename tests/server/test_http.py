@@ -21,10 +21,9 @@ from penstock.server.admission import Admission
 from penstock.server.auth import Gate
 from penstock.server.config import Limits
 from penstock.server.http import OtlpHttp
-from penstock.server.ingest import Accepted
 from penstock.server.refusals import Cause, Refusal
 from tests.otel.samples import full_request
-from tests.server.asgi import END, FakeIngest, call
+from tests.server.asgi import END, FakeChecks, FakeIngest, call
 from tests.server.running import JSON, PROTOBUF, Answer
 from tests.server.samples import sample, traces
 
@@ -42,7 +41,9 @@ class Http:
         bounds = Limits(**{"disk_free": 0, "memory": None, **limits})
         self.ingest = FakeIngest()
         self.admission = Admission(bounds, folder)
-        self.app = OtlpHttp(self.ingest, Gate(tokens), self.admission, bounds)  # type: ignore[arg-type]
+        self.checks = FakeChecks(bounds)
+        ways = (self.ingest, Gate(tokens), self.admission, self.checks, bounds)
+        self.app = OtlpHttp(*ways)  # type: ignore[arg-type]
 
     def ask(self, method: str, path: str, **more: Any) -> Answer | None:
         """A request."""
@@ -307,9 +308,8 @@ def test_bytes_are_held_until_the_answer(http: Http) -> None:
     """Decompressed ones, too."""
     held = []
 
-    async def take(*_: Any) -> Accepted:
+    async def take(*_: Any) -> None:
         held.append(http.admission.in_flight_bytes)
-        return Accepted()
 
     http.ingest.take = take  # type: ignore[method-assign]
     http.post(gzip.compress(bytes(5000)), content_encoding="gzip")
@@ -379,7 +379,7 @@ def test_refused_requests_are_let_go(tmp_path: Path) -> None:
 @pytest.mark.parametrize("sent", Signal)
 def test_partial_success_is_told(http: Http, sent: Signal) -> None:
     """In the response of its signal, with 200, as the specification says."""
-    http.ingest.answer = Accepted(2, "two are wrong")
+    http.checks.rejected, http.checks.text = 2, "two are wrong"
     partial: Any = sent.response_class.FromString(
         http.post(BODY, path=sent.http_path).body
     ).partial_success  # type: ignore[attr-defined]
@@ -389,7 +389,7 @@ def test_partial_success_is_told(http: Http, sent: Signal) -> None:
 
 def test_partial_success_in_json_has_the_names_of_the_specification(http: Http) -> None:
     """Lower camel case; a 64-bit number is a string."""
-    http.ingest.answer = Accepted(2, "two are wrong")
+    http.checks.rejected, http.checks.text = 2, "two are wrong"
     assert http.post(TEXT, kind=JSON).json == {
         "partialSuccess": {"rejectedSpans": "2", "errorMessage": "two are wrong"}
     }

@@ -16,7 +16,7 @@ from penstock.model.clock import SystemClock
 from penstock.otel import Signal
 from penstock.server import stores as stores_module
 from penstock.server.config import Config, load
-from penstock.server.ingest import Accepted, Ingest
+from penstock.server.ingest import Ingest
 from penstock.server.refusals import Cause, Refusal
 from penstock.server.repeats import Repeats
 from penstock.server.stores import Stores
@@ -26,6 +26,7 @@ from penstock.store.decoding import PlainDecoder
 from penstock.store.outside import Delivered, Taken, write_delivered
 from tests.patience import PATIENCE_S
 from tests.server.samples import logs, sample, traces
+from tests.server.taking import take
 from tests.simulation.faults import FaultyFiles
 
 T, L = Signal.TRACES, Signal.LOGS
@@ -36,6 +37,7 @@ class World:
 
     def __init__(self, folder: Path, config: Config, files: FaultyFiles) -> None:
         self.files = files
+        self.limits = config.limits
         decoders = {sent: PlainDecoder(sent.raw_slot) for sent in Signal}
         self.stores = Stores(DataDirectory(folder), 0, config, decoders, Metrics())
         self.repeats = Repeats(config.dedupe, folder, SystemClock())
@@ -47,19 +49,23 @@ class World:
         found = [store for store in self.stores.all() if store.name == name]
         return [message for store in found for _, message in store.log.read()]
 
+    async def take(self, sent: Signal, namespace: str, data: bytes) -> None:
+        """A request."""
+        await take(self.ingest, sent, namespace, data, self.limits)
+
     async def take_at_last(self, sent: Signal, data: bytes) -> None:
         """Sends a request again and again, until it is taken."""
         async with asyncio.timeout(PATIENCE_S):
             while True:
                 with contextlib.suppress(Refusal):
-                    await self.ingest.take(sent, "default", data)
+                    await self.take(sent, "default", data)
                     return
                 await asyncio.sleep(0.02)
 
     async def cause(self, sent: Signal, data: bytes, namespace: str = "default") -> Cause:
         """Why a request is refused."""
         with pytest.raises(Refusal) as refused:
-            await self.ingest.take(sent, namespace, data)
+            await self.take(sent, namespace, data)
         return refused.value.cause
 
 
@@ -108,7 +114,7 @@ def test_request_is_in_the_log_as_it_came(run: Run) -> None:
     async def test(world: World) -> None:
         for sent in Signal:
             data = sample(sent, "a", "b")
-            assert await world.ingest.take(sent, "default", data) == Accepted()
+            await world.take(sent, "default", data)
             assert world.messages(sent) == [data]
 
     run(test)
@@ -118,7 +124,7 @@ def test_request_without_records_makes_no_topic(run: Run, tmp_path: Path) -> Non
     """It is well-formed, and there is nothing to store."""
 
     async def test(world: World) -> None:
-        assert await world.ingest.take(T, "default", b"") == Accepted()
+        await world.take(T, "default", b"")
         assert not (tmp_path / "topics").exists()
 
     run(test)
@@ -130,7 +136,7 @@ def test_malformed_request_is_invalid_and_explained(run: Run, data: bytes) -> No
 
     async def test(world: World) -> None:
         with pytest.raises(Refusal, match="not an ExportTraceServiceRequest: ") as refused:
-            await world.ingest.take(T, "default", data)
+            await world.take(T, "default", data)
         assert refused.value.cause is Cause.INVALID
         assert world.stores.all() == []
 
@@ -142,7 +148,7 @@ def test_limits_of_records_hold(run: Run) -> None:
 
     async def test(world: World) -> None:
         for sent in Signal:
-            await world.ingest.take(sent, "default", sample(sent, "a", "b"))
+            await world.take(sent, "default", sample(sent, "a", "b"))
             assert await world.cause(sent, sample(sent, "a", "b", "c")) is Cause.INVALID
 
     run(test, limits={"records": 2})
@@ -163,7 +169,7 @@ def test_first_requests_of_a_topic_open_it_once(run: Run) -> None:
 
     async def test(world: World) -> None:
         names = [str(number) for number in range(30)]
-        await asyncio.gather(*(world.ingest.take(L, "default", logs(name)) for name in names))
+        await asyncio.gather(*(world.take(L, "default", logs(name)) for name in names))
         assert len(world.stores.all()) == 1
         assert sorted(world.messages(L)) == sorted(map(logs, names))
 
@@ -174,12 +180,12 @@ def test_topics_are_bounded_also_while_they_are_made(run: Run) -> None:
     """Too many are put off; those that are there are served."""
 
     async def test(world: World) -> None:
-        calls = [world.ingest.take(L, f"ns{number}", logs("a")) for number in range(20)]
+        calls = [world.take(L, f"ns{number}", logs("a")) for number in range(20)]
         found = await asyncio.gather(*calls, return_exceptions=True)
-        taken = [number for number, each in enumerate(found) if isinstance(each, Accepted)]
+        taken = [number for number, each in enumerate(found) if each is None]
         refused = [each.cause for each in found if isinstance(each, Refusal)]
         assert (len(taken), refused) == (5, [Cause.BUSY] * 15)
-        await world.ingest.take(L, f"ns{taken[0]}", logs("b"))
+        await world.take(L, f"ns{taken[0]}", logs("b"))
 
     run(test, limits={"topics": 5})
 
@@ -189,11 +195,11 @@ def test_topics_beyond_the_bound_are_opened_at_the_start(run: Run) -> None:
 
     async def make(world: World) -> None:
         for number in range(6):
-            await world.ingest.take(L, f"ns{number}", logs("a"))
+            await world.take(L, f"ns{number}", logs("a"))
 
     async def test(world: World) -> None:
         assert len(world.stores.all()) == 6
-        await world.ingest.take(L, "ns5", logs("b"))
+        await world.take(L, "ns5", logs("b"))
         assert await world.cause(L, logs("a"), "another") is Cause.BUSY
 
     run(make)
@@ -276,11 +282,11 @@ def test_topic_that_cannot_be_opened_does_not_stop_the_others(run: Run, tmp_path
 
     async def make(world: World) -> None:
         for name in ("a", "b", "c"):
-            await world.ingest.take(L, name, logs("x"))
+            await world.take(L, name, logs("x"))
 
     async def test(world: World) -> None:
-        await world.ingest.take(L, "a", logs("y"))
-        await world.ingest.take(L, "c", logs("y"))
+        await world.take(L, "a", logs("y"))
+        await world.take(L, "c", logs("y"))
         assert await world.cause(L, logs("y"), "b") is Cause.UNAVAILABLE
 
     run(make)
@@ -298,7 +304,7 @@ def test_topic_that_could_not_be_opened_is_tried_again(run: Run) -> None:
         assert await world.cause(T, traces("a")) is Cause.UNAVAILABLE
         assert fault.hits
         world.files.heal()
-        await world.ingest.take(T, "default", traces("a"))
+        await world.take(T, "default", traces("a"))
         assert world.messages() == [traces("a")]
 
     run(test)
@@ -308,7 +314,7 @@ def test_full_disk_is_put_off_and_goes_on(run: Run) -> None:
     """BUSY; nothing of the request is stored, and its retry is."""
 
     async def test(world: World) -> None:
-        await world.ingest.take(T, "default", traces("a"))
+        await world.take(T, "default", traces("a"))
         world.files.fail("pwrite", errno.ENOSPC, name="*.wal", times=None)
         assert await world.cause(T, traces("b")) is Cause.BUSY
         world.files.heal()
@@ -322,12 +328,12 @@ def test_poisoned_log_is_seen_and_opened_again(run: Run) -> None:
     """A failed sync: UNAVAILABLE, a failure to report, and a new beginning with the next one."""
 
     async def test(world: World) -> None:
-        await world.ingest.take(T, "default", traces("a"))
+        await world.take(T, "default", traces("a"))
         [store] = world.stores.all()
         world.files.fail("sync", errno.EIO, name="*.wal")
         assert await world.cause(T, traces("b")) is Cause.UNAVAILABLE
         assert store.log.failure is not None
-        await world.ingest.take(T, "default", traces("c"))
+        await world.take(T, "default", traces("c"))
         assert world.stores.all() != [store]
         found = world.messages()
         assert found[0] == traces("a")
@@ -342,7 +348,7 @@ def test_failed_request_may_be_sent_again(run: Run) -> None:
     async def test(world: World) -> None:
         world.files.fail("sync", errno.EIO, name="*.wal")
         assert await world.cause(T, traces("a")) is Cause.UNAVAILABLE
-        await world.ingest.take(T, "default", traces("a"))
+        await world.take(T, "default", traces("a"))
         assert traces("a") in world.messages()
 
     run(test)
@@ -352,14 +358,14 @@ def test_cancelled_request_is_stored_and_remembered(run: Run) -> None:
     """The client has gone; its retry is answered without a second copy."""
 
     async def test(world: World) -> None:
-        await world.ingest.take(T, "default", traces("a"))
+        await world.take(T, "default", traces("a"))
         gate = world.files.hold_up("sync", name="*.wal")
-        task = asyncio.create_task(world.ingest.take(T, "default", traces("b")))
+        task = asyncio.create_task(world.take(T, "default", traces("b")))
         await asyncio.to_thread(gate.reached.wait, PATIENCE_S)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        again = asyncio.create_task(world.ingest.take(T, "default", traces("b")))
+        again = asyncio.create_task(world.take(T, "default", traces("b")))
         await asyncio.sleep(0)
         gate.open()
         await again
@@ -372,11 +378,11 @@ def test_requests_whose_clients_have_gone_are_bounded(run: Run) -> None:
     """A client that sends and goes, again and again, fills no memory while the disk is slow."""
 
     async def test(world: World) -> None:
-        await world.ingest.take(T, "default", traces("first"))
+        await world.take(T, "default", traces("first"))
         gate = world.files.hold_up("sync", name="*.wal")
         for number in range(4):
             data = traces(str(number), padding=400_000)
-            task = asyncio.create_task(world.ingest.take(T, "default", data))
+            task = asyncio.create_task(world.take(T, "default", data))
             await asyncio.sleep(0)
             task.cancel()
             await asyncio.wait([task])
@@ -393,7 +399,7 @@ def test_used_up_budget_is_put_off(run: Run) -> None:
     async def test(world: World) -> None:
         async def fill() -> None:
             for number in range(100):
-                await world.ingest.take(T, "default", traces(str(number), padding=100_000))
+                await world.take(T, "default", traces(str(number), padding=100_000))
 
         with pytest.raises(Refusal) as refused:
             await asyncio.wait_for(fill(), PATIENCE_S)
@@ -407,7 +413,7 @@ def test_closed_stores_take_nothing(run: Run) -> None:
     """UNAVAILABLE: the client is to try elsewhere, or later."""
 
     async def test(world: World) -> None:
-        await world.ingest.take(T, "default", traces("a"))
+        await world.take(T, "default", traces("a"))
         await world.stores.close()
         for namespace in ("default", "another"):
             assert await world.cause(T, traces("b"), namespace) is Cause.UNAVAILABLE
@@ -419,12 +425,12 @@ def test_partitions_of_workers_that_are_no_more_are_opened(run: Run, tmp_path: P
     """They are sealed and delivered; new requests go to the worker's own."""
 
     async def make(world: World) -> None:
-        await world.ingest.take(T, "default", traces("a"))
+        await world.take(T, "default", traces("a"))
 
     async def test(world: World) -> None:
         names = sorted(store.name for store in world.stores.all())
         assert names == ["/default/traces/0", "/default/traces/3"]
-        await world.ingest.take(T, "default", traces("b"))
+        await world.take(T, "default", traces("b"))
         assert world.messages()[-1] == traces("b")
 
     run(make)
@@ -440,7 +446,7 @@ def test_traces_in_other_bytes_are_other_requests(run: Run) -> None:
 
     async def test(world: World) -> None:
         for name in ("a", "b", "a"):
-            await world.ingest.take(T, "default", traces(name))
+            await world.take(T, "default", traces(name))
         assert world.messages() == [traces("a"), traces("b")]
         assert world.repeats.hits == 1
 

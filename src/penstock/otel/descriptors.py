@@ -29,7 +29,6 @@ _LEFT_OUT: Final = {
     "AnyValue": {"string_value_strindex"},
     "KeyValue": {"key_strindex"},
 }
-_NESTING: Final = {"ArrayValue", "KeyValueList"}
 
 
 @cache
@@ -42,15 +41,6 @@ def flat_handler(signal: Signal) -> Any:
 def writing_handler(signal: Signal) -> Any:
     """The same for writing. Doubles have presence, since -0.0 would be left out as a default."""
     return _handler(signal.request_class.DESCRIPTOR, _flatten_for_writing)
-
-
-@cache
-def shape_handler(class_: Any) -> Any:
-    """A handler that keeps of a message little but its lists of other messages.
-
-    Those within values are opaque.
-    """
-    return _handler(class_.DESCRIPTOR, _shape)
 
 
 def _handler(descriptor: Any, edit: Callable[[DescriptorProto], None]) -> Any:
@@ -97,20 +87,3 @@ def _flatten_for_writing(message: DescriptorProto) -> None:
             message.oneof_decl.add(name=f"_{field.name}")
     for nested in message.nested_type:
         _flatten_for_writing(nested)
-
-
-def _shape(message: DescriptorProto) -> None:
-    for nested in message.nested_type:
-        _shape(nested)
-    fields = list(message.field)
-    kept = [field for field in fields if field.type == Field.TYPE_MESSAGE]
-    if not kept:  # Arrow's structs have a field or more
-        kept = [field for field in fields if field.label == Field.LABEL_OPTIONAL][:1]
-    del message.field[:]
-    message.field.extend(kept)
-    for field in message.field:
-        field.ClearField("oneof_index")
-        if message.name in _NESTING:
-            field.type = Field.TYPE_BYTES
-            field.ClearField("type_name")
-    del message.oneof_decl[:]

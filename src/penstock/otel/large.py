@@ -1,8 +1,8 @@
 """Large requests, looked at before they are parsed.
 
 A parser takes a hundred bytes or more for a record that is two bytes of a request, so that 4 MiB
-can become hundreds. Here a record takes 16 bytes. What passes either takes a parser no more than
-about 25 times its own size, or has a limited number of parts.
+can become hundreds. What passes here either takes a parser no more than about 25 times its own
+size, or has a limited number of parts.
 """
 
 from __future__ import annotations
@@ -17,36 +17,29 @@ from google.protobuf.message_factory import GetMessageClass
 
 from penstock.model.errors import InvalidArgument
 from penstock.model.slots import MAX_ROOT_RECORDS
-from penstock.otel.shape import measure
+from penstock.otel.parts import count_parts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
     from penstock.otel.signals import Signal
 
-_PIECE_BYTES: Final = 256 * 1024
+_PART_BYTES: Final = 2
+"""A part has a tag and a length; what is shorter than its most parts cannot have more."""
 _TINY: Final = bytes(range(6))
 _TINY_SHARE: Final = 16
 
 
 def check_large(signal: Signal, data: bytes, most_records: int, most_parts: int) -> None:
     """Refuses what would take too much memory to parse. Malformed data is a DecodeError."""
+    if len(data) > _PART_BYTES * most_parts and may_be_dense(data):
+        count_parts(signal, data, most_parts)
+    # Here a record takes 16 bytes, and there are no more than a parser can have memory for.
     level = _level_class()
     resources = _inside([level.FromString(data)], "first", "resources", MAX_ROOT_RECORDS)
     scopes = _inside(resources, "second", "scopes", MAX_ROOT_RECORDS)
     what = signal.field_names[2].replace("_", " ")
     check_count(what, sum(len(scope.second) for scope in scopes), most_records)
-    if not _may_be_dense(data):
-        return
-    # Counting has no limit to the depth of what it skips: it must see only what can be parsed.
-    outer: Any = signal.request_class.DESCRIPTOR.fields[0].message_type
-    inner = outer.fields_by_number[2].message_type
-    _parse_all(outer, "first", ([piece] for item in resources for piece in item.first))
-    _parse_all(inner, "first", ([piece] for item in scopes for piece in item.first))
-    for scope in scopes:
-        _parse_all(inner, "second", _pieces(scope.second))
-    shape = measure(signal, data, most_parts)
-    check_count("records, attributes and other parts", shape.parts, most_parts)
 
 
 def check_count(what: str, count: int, most: int) -> None:
@@ -63,32 +56,13 @@ def _inside(levels: Iterable[Any], name: str, what: str, most: int) -> list[Any]
     return [parse(encoded) for each in lists for encoded in each]
 
 
-def _may_be_dense(data: bytes) -> bool:
+def may_be_dense(data: bytes) -> bool:
     """Whether much of it can be parts of less than eight bytes, each with a length of 0 to 5.
 
     However such a length is written, it ends with a byte of 0 to 5. Text has few of those.
     """
     tiny = len(data) - len(data.translate(None, _TINY))
     return tiny > len(data) // _TINY_SHARE
-
-
-def _parse_all(descriptor: Any, name: str, pieces: Iterable[list[bytes]]) -> None:
-    """Parses messages of which only some of the first or second field is left."""
-    parse, level = GetMessageClass(descriptor).FromString, _level_class()
-    for piece in pieces:
-        parse(level(**{name: piece}).SerializeToString())
-
-
-def _pieces(encoded: Iterable[bytes]) -> Iterator[list[bytes]]:
-    piece: list[bytes] = []
-    size = 0
-    for record in encoded:
-        piece.append(record)
-        size += len(record) + 2
-        if size > _PIECE_BYTES:
-            yield piece
-            piece, size = [], 0
-    yield piece
 
 
 @cache

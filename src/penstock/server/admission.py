@@ -45,10 +45,12 @@ class Admission:
 
         Refusal for want of room, at first or as it grows.
         """
-        held = 0
+        held, over = 0, False
 
         def grow(more: int) -> None:
             nonlocal held
+            if over:  # the client has gone, and nobody would give it back
+                return
             self.check(more)
             held += more
             self._in_flight += more
@@ -57,6 +59,7 @@ class Admission:
             grow(size)
             yield grow
         finally:
+            over = True
             self._in_flight -= held
 
     @property
@@ -85,10 +88,10 @@ class Admission:
             self.pressure = None
 
 
-def resident_bytes() -> int:
-    """The memory of this process; 0 where the system does not say."""
+def resident_bytes(pid: int | None = None) -> int:
+    """The memory of a process, or of this one; 0 where the system does not say."""
     try:
-        with open("/proc/self/statm", "rb") as file:  # noqa: PTH123 - every half second
+        with open(f"/proc/{pid or 'self'}/statm", "rb") as file:  # noqa: PTH123 - every half second
             return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except OSError:
         return 0

@@ -13,15 +13,13 @@ from typing import TYPE_CHECKING, Final
 
 from penstock.model.errors import PenstockError
 from penstock.model.topics import Topic
-from penstock.otel.validate import RequestLimits, check_request
 from penstock.queue.otlp import Origin, encode_origin
-from penstock.server.ingest import Accepted
 from penstock.server.refusals import Cause, refusal_of, unavailable
 
 if TYPE_CHECKING:
     from penstock.otel.signals import Signal
     from penstock.queue import AsyncProducer, WriteHandle
-    from penstock.server.config import Limits
+    from penstock.server.checker import Checked
 
 _LOG = logging.getLogger(__name__)
 GATHER_S: Final = 0.005
@@ -42,21 +40,18 @@ class _NotStored(Exception):
 class Buffer:
     """One worker's way into the queue. A cancelled request may be stored all the same."""
 
-    def __init__(self, producer: AsyncProducer, limits: Limits) -> None:
+    def __init__(self, producer: AsyncProducer) -> None:
         self._producer = producer
-        self._limits = RequestLimits(max_records=limits.records, max_parts=limits.parts)
         self._gathering: dict[Origin, _Call] = {}
         self._calls: set[asyncio.Task[None]] = set()
         self._failure: str | None = None
 
-    async def take(self, signal: Signal, namespace: str, data: bytes) -> Accepted:
+    async def take(self, signal: Signal, namespace: str, checked: Checked) -> None:
         """Returns when the request is durable; Refusal says why the client is to send it again."""
         try:
-            checked = check_request(signal, data, self._limits)
             if checked.records:
                 await self._store(Origin(Topic(namespace, signal.value), signal), checked.data)
             self._failure = None
-            return Accepted(checked.rejected, checked.problem)
         except _NotStored as error:
             self._failure = str(error)
             raise unavailable(error) from error

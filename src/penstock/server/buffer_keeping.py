@@ -19,8 +19,9 @@ if TYPE_CHECKING:
     from penstock.metrics import Metrics
     from penstock.otel.signals import Signal
     from penstock.queue import ProducerSettings
+    from penstock.server.checker import Checked
     from penstock.server.config import Config
-    from penstock.server.ingest import Accepted, WayIn
+    from penstock.server.ingest import WayIn
     from penstock.storage.objects import ObjectStore
 
 _LOG = logging.getLogger(__name__)
@@ -38,11 +39,11 @@ class BufferKeeping:
         self._problem = "the queue was not opened yet"
         self.way_in: WayIn = self
 
-    async def take(self, signal: Signal, namespace: str, data: bytes) -> Accepted:
+    async def take(self, signal: Signal, namespace: str, checked: Checked) -> None:
         """Returns when the request is durable in the queue."""
         if self._buffer is None:
             raise Refusal(Cause.UNAVAILABLE, self._problem, retry_after_s=_TRY_AGAIN_S)
-        return await self._buffer.take(signal, namespace, data)
+        await self._buffer.take(signal, namespace, checked)
 
     async def open(self, report: Callable[[], dict[str, Any]]) -> None:  # noqa: ARG002 - nobody asks
         """Receives even where the object store does not answer yet: clients are put off."""
@@ -110,7 +111,7 @@ class BufferKeeping:
                 _LOG.error("the queue cannot be opened: %s", error)
             self._problem = str(error)
         else:
-            self._buffer = Buffer(producer, self._config.limits)
+            self._buffer = Buffer(producer)
 
 
 def check_buffer(config: Config) -> None:

@@ -2,36 +2,48 @@
 
 from __future__ import annotations
 
-import io
-from typing import TYPE_CHECKING, Any, Final
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from isal import igzip, isal_zlib
+from isal import isal_zlib
 from isal.igzip_lib import IsalError
 
 from penstock.server.refusals import Cause, Refusal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
+
+    Unpack: TypeAlias = Callable[[bytes, int], bytes]
 
 _GZIP_BITS: Final = 31
 _GZIP_MAGIC: Final = b"\x1f\x8b"
 _ZLIB_MAGIC: Final = b"\x78"
 _ZSTD_MAGIC: Final = b"\x28\xb5\x2f\xfd"
 _ZSTD_WINDOW_BYTES: Final = 8 * 1024 * 1024
-_ZSTD_PIECE: Final = 64 * 1024
-_ZSTD_FRAMES: Final = 1000
+_PIECE_BYTES: Final = 64 * 1024
+_FRAMES: Final = 1000
+"""Of one body, and members of gzip: each costs time, however little it holds."""
 _MOST_ENCODINGS: Final = 2
 
 
-def decompress(data: bytes, encoding: str, most: int) -> bytes:
-    """The body; Refusal for an unknown encoding, a broken one, or more than `most` bytes."""
-    for method in methods_of(encoding):
+def unpacking(encoding: str) -> Unpack | None:
+    """What undoes it; None where there is nothing to undo. Refusal for an unknown one.
+
+    A function of the body and of the most bytes that it may become; Refusal for a broken body, or
+    for more.
+    """
+    methods = _methods_of(encoding)
+    return partial(_unpack, methods) if methods else None
+
+
+def _unpack(methods: list[Unpack], data: bytes, most: int) -> bytes:
+    for method in methods:
         data = method(data, most)
     return data
 
 
-def methods_of(encoding: str) -> list[Callable[[bytes, int], bytes]]:
-    """What undoes it, in that order; Refusal where one of its parts is unknown."""
+def _methods_of(encoding: str) -> list[Unpack]:
+    """In the order in which they undo it."""
     names = [part.strip().lower() for part in encoding.split(",")]
     names = [name for name in names if name not in ("", "identity")]
     if len(names) > _MOST_ENCODINGS:
@@ -44,17 +56,17 @@ def methods_of(encoding: str) -> list[Callable[[bytes, int], bytes]]:
     return [_METHODS[name] for name in reversed(names)]
 
 
-def decompress_marked(data: bytes, most: int) -> bytes:
+def unpacking_of(data: bytes) -> Unpack | None:
     """The same for a message that says by its first bytes what it is.
 
     No OTLP request begins like gzip, zlib (gRPC calls it deflate) or zstd: they would be a wire
     type or a field that it lacks.
     """
     if data[:2] == _GZIP_MAGIC:
-        return _gunzip(data, most)
+        return _gunzip
     if data[:1] == _ZLIB_MAGIC and int.from_bytes(data[:2], "big") % 31 == 0:
-        return _inflate(data, most)
-    return _unzstd(data, most) if data[:4] == _ZSTD_MAGIC else data
+        return _inflate
+    return _unzstd if data[:4] == _ZSTD_MAGIC else None
 
 
 def _inflate(data: bytes, most: int) -> bytes:
@@ -79,20 +91,34 @@ def _gunzip(data: bytes, most: int) -> bytes:
             raise _too_large(most)
         if not member.eof:
             raise EOFError
-        # `unused_data` is a copy: member by member it would be as many as there are members.
         rest = member.unused_data
-        if not rest:
-            return first
-        # isal has no types
-        with igzip.IGzipFile(fileobj=io.BytesIO(rest)) as stream:  # type: ignore[no-untyped-call]
-            others: bytes = stream.read(most - len(first) + 1)
+        return first + b"".join(_members(rest, most - len(first), most)) if rest else first
     except EOFError:
         raise Refusal(Cause.INVALID, "the gzip body ends too early") from None
-    except (IsalError, ValueError, OSError) as error:  # type: ignore[misc]  # as above
+    except (IsalError, ValueError) as error:  # type: ignore[misc]  # isal has no types
         raise Refusal(Cause.INVALID, f"the gzip body is damaged: {error}") from None
-    if len(first) + len(others) > most:
-        raise _too_large(most)
-    return first + others
+
+
+def _members(data: bytes, left_over: int, most: int) -> Iterator[bytes]:
+    """In pieces: what a member leaves is a copy, and would be one of the whole rest each time."""
+    left = memoryview(data)
+    for _ in range(_FRAMES):
+        if not left[0] and not bytes(left).strip(b"\0"):
+            return  # padding
+        member = isal_zlib.decompressobj(wbits=_GZIP_BITS)
+        while left and not member.eof:
+            piece, left = left[:_PIECE_BYTES], left[_PIECE_BYTES:]
+            found: bytes = member.decompress(piece, left_over + 1)
+            left_over -= len(found)
+            if left_over < 0:
+                raise _too_large(most)
+            yield found
+        if not member.eof:
+            raise EOFError
+        left = memoryview(data)[len(data) - len(left) - len(member.unused_data) :]
+        if not left:
+            return
+    raise Refusal(Cause.INVALID, f"the gzip body has more than {_FRAMES} members")
 
 
 def _unzstd(data: bytes, most: int) -> bytes:
@@ -115,24 +141,24 @@ def _unzstd(data: bytes, most: int) -> bytes:
 def _is_whole(data: bytes, reader: Any) -> bool:
     """Whether the last frame is complete: reading says nothing of it. The output is bounded."""
     left = memoryview(data)
-    for _ in range(_ZSTD_FRAMES):
+    for _ in range(_FRAMES):
         frame = reader.decompressobj()
         while left and not frame.eof:
-            piece, left = left[:_ZSTD_PIECE], left[_ZSTD_PIECE:]
+            piece, left = left[:_PIECE_BYTES], left[_PIECE_BYTES:]
             frame.decompress(piece)
         if not frame.eof:
             return False
         if not (unused := len(frame.unused_data)) and not left:
             return True
         left = memoryview(data)[len(data) - len(left) - unused :]
-    raise Refusal(Cause.INVALID, f"the zstd body has more than {_ZSTD_FRAMES} frames")
+    raise Refusal(Cause.INVALID, f"the zstd body has more than {_FRAMES} frames")
 
 
 def _too_large(most: int) -> Refusal:
     return Refusal(Cause.TOO_LARGE, f"the body has more than {most} bytes when decompressed")
 
 
-_METHODS: Final[dict[str, Callable[[bytes, int], bytes]]] = {
+_METHODS: Final[dict[str, Unpack]] = {
     "gzip": _gunzip,
     "x-gzip": _gunzip,
     "zstd": _unzstd,

@@ -90,6 +90,9 @@ class Limits:
 
     request: int = _key(16 * MIB, SIZE, "bytes of a request as sent")
     decompressed: int = _key(64 * MIB, SIZE, "bytes of a request after decompression")
+    ratio: int = _key(
+        500, INTEGER, "bytes that each byte of a compressed request may become, beyond 8MiB in all"
+    )
     records: int = _key(200_000, INTEGER, "spans, log records or data points in a request")
     parts: int = _key(1_000_000, INTEGER, "records, attributes and items of arrays in a request")
     in_flight: int = _key(256 * MIB, SIZE, "bytes of all requests being answered, for each worker")

@@ -12,7 +12,9 @@ import grpc.aio
 
 from penstock.otel.signals import Signal
 from penstock.server.auth import NAMESPACE_HEADER
-from penstock.server.compression import decompress_marked
+from penstock.server.checking import Arrived
+from penstock.server.compression import unpacking_of
+from penstock.server.places import Client
 from penstock.server.refusals import MESSAGE_CHARACTERS, Cause, Refusal, refusal_for
 
 if TYPE_CHECKING:
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 
     from penstock.server.admission import Admission
     from penstock.server.auth import Gate
+    from penstock.server.checking import Checks
     from penstock.server.config import Limits
     from penstock.server.ingest import WayIn
 
@@ -31,8 +34,11 @@ _CODES: Final = {code.value[0]: code for code in grpc.StatusCode}
 class OtlpGrpc:
     """The `Export` methods of the three services."""
 
-    def __init__(self, ingest: WayIn, gate: Gate, admission: Admission, limits: Limits) -> None:
+    def __init__(
+        self, ingest: WayIn, gate: Gate, admission: Admission, checks: Checks, limits: Limits
+    ) -> None:
         self._ingest = ingest
+        self._checks = checks
         self._admission = admission
         self._gate = gate
         self._limits = limits
@@ -66,17 +72,17 @@ class OtlpGrpc:
 
     async def _answer(self, signal: Signal, context: Any) -> bytes:
         headers = dict(context.invocation_metadata() or ())
-        admitted = self._gate.admit(
-            _text(headers.get("authorization")), _text(headers.get(NAMESPACE_HEADER))
-        )
+        authorization = _text(headers.get("authorization"))
+        admitted = self._gate.admit(authorization, _text(headers.get(NAMESPACE_HEADER)))
+        client = Client.of(authorization, context.peer())
         self._admission.check()
         data = await self._receive(context)
         with self._admission.hold(len(data)) as grow:
-            body = decompress_marked(data, self._limits.decompressed)
-            grow(len(body) - len(data) if body is not data else 0)
+            arrived = Arrived(signal, data, unpacking_of(data))
+            checked = await self._checks.check(arrived, client, grow)
             admitted.check()  # the message may have taken long to come
-            accepted = await self._ingest.take(signal, admitted.namespace, body)
-        return signal.response(accepted.rejected, accepted.message)
+            await self._ingest.take(signal, admitted.namespace, checked)
+        return signal.response(checked.rejected, checked.text)
 
     async def _receive(self, context: Any) -> bytes:
         """The one message of the call, in time and within its bound.

@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
-from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
-from penstock.model.errors import InvalidArgument
 from penstock.otel.signals import Signal
 from penstock.server.auth import namespace_of
 from penstock.server.bodies import Body, ClientGone
-from penstock.server.compression import decompress, methods_of
+from penstock.server.checking import Arrived
+from penstock.server.compression import unpacking
 from penstock.server.heads import announces_body, headers_of, holds_body_back, kind_in
+from penstock.server.places import Client
 from penstock.server.refusals import Cause, Refusal, as_json, refusal_for
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from penstock.otel.from_json import FromJson
     from penstock.server.admission import Admission
     from penstock.server.auth import Gate
+    from penstock.server.checking import Checks
     from penstock.server.config import Limits
     from penstock.server.ingest import WayIn
 
@@ -29,13 +28,9 @@ if TYPE_CHECKING:
     Receive = Callable[[], Awaitable[dict[str, Any]]]
     Send = Callable[[dict[str, Any]], Awaitable[None]]
 
-Done = TypeVar("Done")
 _LOG = logging.getLogger(__name__)
 PROTOBUF: Final = "application/x-protobuf"
 JSON: Final = "application/json"
-LONG_BYTES: Final = 64 * 1024
-_LONG_WORK: Final = ThreadPoolExecutor(2, "long-work")
-"""Few, since each may take as much memory as the largest request."""
 PATHS: Final = {signal.http_path: signal for signal in Signal}
 """All that is answered on the port."""
 
@@ -43,8 +38,11 @@ PATHS: Final = {signal.http_path: signal for signal in Signal}
 class OtlpHttp:
     """`POST /v1/traces`, `/v1/logs` and `/v1/metrics`."""
 
-    def __init__(self, ingest: WayIn, gate: Gate, admission: Admission, limits: Limits) -> None:
+    def __init__(
+        self, ingest: WayIn, gate: Gate, admission: Admission, checks: Checks, limits: Limits
+    ) -> None:
         self._ingest = ingest
+        self._checks = checks
         self._admission = admission
         self._gate = gate
         self._limits = limits
@@ -80,38 +78,22 @@ class OtlpHttp:
             raise Refusal(Cause.UNSUPPORTED, f"{kind!r} is neither {PROTOBUF} nor {JSON}")
         if not announces_body(headers):
             raise Refusal(Cause.NO_LENGTH, "neither Content-Length nor chunks: where does it end?")
-        encoding = headers.get("content-encoding", "")
-        methods_of(encoding)  # refused, if it is to be, before the body comes
-        limits = self._limits
+        unpack = unpacking(headers.get("content-encoding", ""))
+        limits, client = self._limits, _client(scope, headers)
         with self._admission.hold() as grow:
             data = await body.within(headers, limits.request, limits.timeout, grow)
-            if encoding:
-                size = len(data)
-                data = await _aside(decompress, data, encoding, limits.decompressed)
-                grow(max(0, len(data) - size))
-            warning = ""
-            if kind == JSON:
-                data, warning = await _aside(self._from_json, signal, data)
+            arrived = Arrived(signal, data, unpack, is_json=kind == JSON)
+            checked = await self._checks.check(arrived, client, grow)
             admitted.check()  # the body may have taken long to come
-            accepted = await self._ingest.take(signal, admitted.namespace, data)
+            await self._ingest.take(signal, admitted.namespace, checked)
         if kind == PROTOBUF:
-            return signal.response(accepted.rejected, accepted.message)
-        return _json_response(signal, accepted.rejected, accepted.message or warning)
-
-    def _from_json(self, signal: Signal, data: bytes) -> FromJson:
-        from penstock.otel.from_json import request_from_json
-
-        try:
-            return request_from_json(signal, data, max_parts=self._limits.parts)
-        except InvalidArgument as error:
-            raise Refusal(Cause.INVALID, str(error)) from None
+            return signal.response(checked.rejected, checked.text)
+        return _json_response(signal, checked.rejected, checked.text)
 
 
-async def _aside(work: Callable[..., Done], *arguments: Any) -> Done:
-    """Long work goes to a thread, so that other requests are answered meanwhile."""
-    if any(isinstance(each, bytes) and len(each) > LONG_BYTES for each in arguments):
-        return await asyncio.get_running_loop().run_in_executor(_LONG_WORK, work, *arguments)
-    return work(*arguments)
+def _client(scope: Scope, headers: dict[str, str]) -> Client:
+    host, port = scope.get("client") or ("", 0)
+    return Client.of(headers.get("authorization"), f"{host}:{port}")
 
 
 async def refuse(

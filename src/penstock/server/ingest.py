@@ -1,19 +1,18 @@
-"""From a request's bytes to a durable message: the same for gRPC and HTTP."""
+"""From a request that was checked to a durable message: the same for gRPC and HTTP."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
 from penstock.model.errors import PenstockError
-from penstock.otel.validate import RequestLimits, check_request
 from penstock.server.refusals import Cause, Refusal, refusal_of
 
 if TYPE_CHECKING:
     from penstock.log.commit import Append
     from penstock.otel.signals import Signal
+    from penstock.server.checker import Checked
     from penstock.server.config import Limits
     from penstock.server.repeats import Repeats, Storing
     from penstock.server.stores import Stores
@@ -24,18 +23,10 @@ PATIENCE_S: Final = 2.0
 """How long a request waits for room on disk before the client is asked to come again."""
 
 
-@dataclass(frozen=True, slots=True)
-class Accepted:
-    """What a client is told: everything else of the request is durable."""
-
-    rejected: int = 0
-    message: str = ""
-
-
 class WayIn(Protocol):
-    """Where a request's bytes go."""
+    """Where requests go that were checked."""
 
-    async def take(self, signal: Signal, namespace: str, data: bytes) -> Accepted:
+    async def take(self, signal: Signal, namespace: str, checked: Checked) -> None:
         """Returns when the request is durable; Refusal says why it is not."""
         ...
 
@@ -46,23 +37,21 @@ class Ingest:
     def __init__(self, stores: Stores, repeats: Repeats, limits: Limits) -> None:
         self._stores = stores
         self._repeats = repeats
-        self._limits = RequestLimits(max_records=limits.records, max_parts=limits.parts)
         self._left: set[asyncio.Task[None]] = set()
         self._left_bytes = 0
         """Of requests whose clients have gone, and which are being stored all the same."""
         self._most_left_bytes = limits.in_flight
 
-    async def take(self, signal: Signal, namespace: str, data: bytes) -> Accepted:
+    async def take(self, signal: Signal, namespace: str, checked: Checked) -> None:
         """Returns when the request is durable; Refusal says why nothing of it was stored."""
         if self._left_bytes > self._most_left_bytes:
             text = f"{self._left_bytes} bytes of requests are being stored whose clients have gone"
             raise Refusal(Cause.BUSY, text, retry_after_s=PATIENCE_S)
+        if not checked.records:
+            return
         try:
-            checked = check_request(signal, data, self._limits)
-            if checked.records:
-                async with self._stores.using(namespace, signal) as store:
-                    await self._store(signal, store, checked.data)
-            return Accepted(checked.rejected, checked.problem)
+            async with self._stores.using(namespace, signal) as store:
+                await self._store(signal, store, checked.data)
         except PenstockError as error:
             raise refusal_of(error) from error
 

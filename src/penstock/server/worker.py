@@ -25,6 +25,7 @@ from penstock.server import config as configuration
 from penstock.server.admission import SAMPLE_S, Admission
 from penstock.server.auth import Gate
 from penstock.server.certificates import certificates_of
+from penstock.server.checking import Checks
 from penstock.server.descriptors import bounded
 from penstock.server.grpc import OtlpGrpc, options
 from penstock.server.http import OtlpHttp
@@ -58,7 +59,8 @@ class Worker:
         disk = config.data_dir if config.buffer.url is None else None
         self._admission = Admission(config.limits, disk)
         self._gate = Gate(config.auth.tokens_file)
-        ways = (self._keeping.way_in, self._gate, self._admission, config.limits)
+        self._checks = Checks(config.limits)
+        ways = (self._keeping.way_in, self._gate, self._admission, self._checks, config.limits)
         self._certificates = certificates_of(config.tls)
         http = OtlpHttp(*ways)
         self._http = http_server(http, config, self._certificates, answers_half_closed=True)
@@ -97,6 +99,7 @@ class Worker:
         for task in self._tasks[1:]:
             task.cancel()
         await asyncio.wait(self._tasks, timeout=deadline / 2)
+        await self._checks.close()
         await self._keeping.close()
 
     async def flush(self) -> None:
