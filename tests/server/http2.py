@@ -103,7 +103,7 @@ class Connection:
                 self._socket.sendall(frame(SETTINGS, 1, 0))
             elif kind == PING and not flags:
                 self._socket.sendall(frame(PING, 1, 0, payload))
-            elif kind == RESET or flags & END_STREAM:
+            elif kind == RESET or (kind in (DATA, HEADERS) and flags & END_STREAM):
                 self.ended.add(stream)
 
 

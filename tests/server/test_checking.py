@@ -91,7 +91,8 @@ async def test_process_that_was_killed_is_replaced() -> None:
 async def test_check_without_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """It may be the machine: the client is to come again."""
     monkeypatch.setattr(checking, "COMMAND", ["-c", "import time; time.sleep(3600)"])
-    async with checks(timeout=0.2) as made:
+    monkeypatch.setattr(checking, "PATIENCE_S", 0.2)
+    async with checks() as made:
         with pytest.raises(Refusal, match="too long") as refused:
             await check(made, T, LARGE)
         assert refused.value.cause is Cause.UNAVAILABLE

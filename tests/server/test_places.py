@@ -114,7 +114,7 @@ async def test_whoever_has_most_is_asked_to_leave_when_others_wait() -> None:
     async def stay(client: Client) -> None:
         async with shared.hold(client) as place:
             try:
-                async with asyncio.timeout(600) as place.time_s:
+                async with asyncio.timeout(600) as place.time:
                     await asyncio.Event().wait()
             except TimeoutError:
                 left.append(client.who)

@@ -42,6 +42,8 @@ zero does, of several thousand times its size."""
 PLACES: Final = 2
 """Processes that check. One client has one of them at a time, so that there is one for others."""
 COMMAND: Final = ["-m", "penstock.server.checker"]
+PATIENCE_S: Final = 30.0
+"""The longest that a request waits for its turn, and the longest that its check may take."""
 _WAITING: Final = 256
 _TRIES: Final = 2
 _KEPT_BYTES: Final = 256 * MIB
@@ -100,7 +102,7 @@ class Checks:
 
     async def _turn(self, client: Client) -> Place:
         try:
-            async with asyncio.timeout(self._limits.timeout):
+            async with asyncio.timeout(PATIENCE_S):
                 return await self._places.take(client)
         except TimeoutError:
             text = "other large requests took all the time"
@@ -140,7 +142,7 @@ class Checks:
         if self._closed:
             raise Refusal(Cause.UNAVAILABLE, "the server is stopping", retry_after_s=5.0)
         checker = self._idle.pop() if self._idle else _Checker(self._request_limits)
-        slow = asyncio.get_running_loop().call_later(self._limits.timeout, checker.give_up)
+        slow = asyncio.get_running_loop().call_later(PATIENCE_S, checker.give_up)
         try:
             found = await self._aside(checker.ask, signal, data, is_json)
         except BaseException:

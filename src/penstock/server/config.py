@@ -101,6 +101,7 @@ class Limits:
     )
     disk_free: int = _key(256 * MIB, SIZE, "free disk space under which requests are put off")
     timeout: float = _key(30.0, DURATION, "the longest that a request may take to arrive")
+    idle: float = _key(75.0, DURATION, "how long a connection stays open without a request")
     connections: int = _key(
         4096, INTEGER, "open connections, for each worker and port; fewer with few descriptors"
     )

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any, Final
 import grpc
 import grpc.aio
 
+from penstock.model.settings import KIB, MIB
 from penstock.otel.signals import Signal
 from penstock.server.auth import NAMESPACE_HEADER
 from penstock.server.checking import Arrived
 from penstock.server.compression import unpacking_of
-from penstock.server.places import Client
+from penstock.server.places import Client, Places
 from penstock.server.refusals import MESSAGE_CHARACTERS, Cause, Refusal, refusal_for
 
 if TYPE_CHECKING:
@@ -28,6 +29,10 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 _STATUS_DETAILS: Final = "grpc-status-details-bin"
+WINDOW_BYTES: Final = 64 * KIB - 1
+"""What HTTP/2 begins with; most requests are not larger, and have come when they are read."""
+TURN_S: Final = 1.0
+"""How long a message may take to come while others wait for their turn."""
 _CODES: Final = {code.value[0]: code for code in grpc.StatusCode}
 
 
@@ -42,6 +47,7 @@ class OtlpGrpc:
         self._admission = admission
         self._gate = gate
         self._limits = limits
+        self._reading = _reading(limits)
 
     def handlers(self) -> list[grpc.GenericRpcHandler]:
         """One for each service."""
@@ -76,7 +82,7 @@ class OtlpGrpc:
         admitted = self._gate.admit(authorization, _text(headers.get(NAMESPACE_HEADER)))
         client = Client.of(authorization, context.peer())
         self._admission.check()
-        data = await self._receive(context)
+        data = await self._receive(client, context)
         with self._admission.hold(len(data)) as grow:
             arrived = Arrived(signal, data, unpacking_of(data))
             checked = await self._checks.check(arrived, client, grow)
@@ -84,13 +90,17 @@ class OtlpGrpc:
             await self._ingest.take(signal, admitted.namespace, checked)
         return signal.response(checked.rejected, checked.text)
 
-    async def _receive(self, context: Any) -> bytes:
+    async def _receive(self, client: Client, context: Any) -> bytes:
         """The one message of the call, in time and within its bound.
 
         Not from the iterator, which would hold the message until a collection.
         """
         try:
-            async with asyncio.timeout(self._limits.timeout):
+            async with (
+                asyncio.timeout(self._limits.timeout) as time,
+                self._reading.hold(client) as place,
+            ):
+                place.time = time
                 data: bytes = await context.read()
         except TimeoutError:
             raise Refusal(Cause.TOO_SLOW, "the request did not arrive in time") from None
@@ -102,18 +112,44 @@ class OtlpGrpc:
         return data
 
 
+def _reading(limits: Limits) -> Places:
+    """Messages that are read at once, by bytes.
+
+    Invariant: the transport holds no more than `WINDOW_BYTES` of a message that nobody reads, and
+    all of one that somebody does. It does not say how much has come; so each that is read counts as
+    the largest, and they have as many bytes as `limits.in_flight` in all. One that has come already
+    is read in no time. One that comes slowly is left when others wait.
+    """
+    count = max(2, limits.in_flight // limits.request)
+    quarter = max(1, count // 4)
+    waiting = max(1, limits.in_flight // WINDOW_BYTES // 4)
+    return Places(
+        count,
+        of_client=count - quarter,
+        of_connection=quarter,
+        waiting=waiting,
+        turn_s=min(TURN_S, limits.timeout),
+    )
+
+
 def options(limits: Limits) -> list[tuple[str, int]]:
     """Bounds of the transport. Decompression is not left to it: it knows no bound."""
     return [
         ("grpc.max_receive_message_length", limits.request + 1024),
-        ("grpc.max_send_message_length", 4 * 1024 * 1024),
+        ("grpc.max_send_message_length", 4 * MIB),
         ("grpc.per_message_decompression", 0),
         ("grpc.so_reuseport", 1),
-        ("grpc.max_concurrent_streams", 256),
+        ("grpc.max_allowed_incoming_connections", limits.connections),
+        ("grpc.max_connection_idle_ms", int(limits.idle * 1000)),
+        ("grpc.server_handshake_timeout_ms", int(limits.timeout * 1000)),
+        ("grpc.max_concurrent_streams", 100),
+        # Of a message that nobody reads. By itself it would let a stream have 4 MiB and more.
+        ("grpc.http2.lookahead_bytes", WINDOW_BYTES),
+        ("grpc.http2.bdp_probe", 0),
         ("grpc.keepalive_time_ms", 60_000),
         ("grpc.keepalive_timeout_ms", 20_000),
         ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
-        ("grpc.max_metadata_size", 64 * 1024),
+        ("grpc.max_metadata_size", 64 * KIB),
     ]
 
 

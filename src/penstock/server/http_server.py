@@ -38,7 +38,7 @@ def http_server(
         log_config=None,
         access_log=False,
         server_header=False,
-        timeout_keep_alive=75,
+        timeout_keep_alive=max(1, int(config.limits.idle)),
         timeout_graceful_shutdown=int(max(1, config.stop_deadline)),
         ssl_context_factory=None if certificates is None else lambda *_: certificates.context(),
     )

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 _RETRY_S: Final = 1.0
 _LOOK_S: Final = 0.25
+_CLIENTS: Final = 4
+"""So many clients may have as many waiting as one may."""
 
 
 class Client(NamedTuple):
@@ -39,7 +41,7 @@ class Place:
     def __init__(self, client: Client, since: float) -> None:
         self.client = client
         self.since = since
-        self.time_s: asyncio.Timeout | None = None
+        self.time: asyncio.Timeout | None = None
         """Set by a holder that can be asked to leave: others wait, and it has had its time."""
 
 
@@ -57,7 +59,8 @@ class Places:
     ) -> None:
         """Of these a client has at most `of_client` at a time, a connection `of_connection`.
 
-        `waiting`: so many requests of a client wait; more are put off. `turn_s`: after this a
+        `waiting`: so many requests of a client wait, and four times as many of all; more are put
+        off. `turn_s`: after this a
         holder is asked to leave while others wait; None: never.
         """
         self._free = count
@@ -71,6 +74,7 @@ class Places:
         self._waiting: dict[str, dict[str, deque[asyncio.Future[Place]]]] = {}
         """By client, then by connection; those that had a turn go to the end."""
         self._waiting_of: Counter[str] = Counter()
+        self._waiting_count = 0
         self._looking: asyncio.TimerHandle | None = None
 
     @contextlib.asynccontextmanager
@@ -87,13 +91,12 @@ class Places:
         # Whoever waits cannot be let in at present: it is passed by, not overtaken.
         if self._free and self._may(client):
             return self._grant(client)
-        if self._waiting_of[client.who] >= self._most_waiting:
-            text = f"{self._most_waiting} requests of this client wait for their turn"
-            raise Refusal(Cause.BUSY, text, retry_after_s=_RETRY_S)
+        self._check_waiting(client)
         turn: asyncio.Future[Place] = asyncio.get_running_loop().create_future()
         connections = self._waiting.setdefault(client.who, {})
         connections.setdefault(client.connection, deque()).append(turn)
         self._waiting_of[client.who] += 1
+        self._waiting_count += 1
         self._look_soon()
         try:
             return await turn
@@ -112,6 +115,12 @@ class Places:
         self._free += 1
         while self._free and self._let_in():
             pass
+
+    def _check_waiting(self, client: Client) -> None:
+        own = self._waiting_of[client.who]
+        if own >= self._most_waiting or self._waiting_count >= _CLIENTS * self._most_waiting:
+            text = f"{self._waiting_count} requests wait for their turn, {own} of this client"
+            raise Refusal(Cause.BUSY, text, retry_after_s=_RETRY_S)
 
     def _may(self, client: Client) -> bool:
         return (
@@ -143,6 +152,7 @@ class Places:
         connections = self._waiting[client.who]
         turns = connections[client.connection]
         turns.remove(turn)
+        self._waiting_count -= 1
         _less(self._waiting_of, client.who)
         if not turns:
             del connections[client.connection]
@@ -156,21 +166,29 @@ class Places:
             self._looking = asyncio.get_running_loop().call_later(_LOOK_S, self._look)
 
     def _look(self) -> None:
-        """Asks one holder to leave for each connection that waits, those with the most first."""
+        """Asks one holder to leave for each connection that waits and has no place.
+
+        Those with the most first; nobody is asked to leave for others of its own connection.
+        """
         self._looking = None
         if not self._waiting:
             return
-        waiting = sum(map(len, self._waiting.values()))
-        for place, _ in zip(self._overdue(), range(waiting), strict=False):
-            assert place.time_s is not None
-            place.time_s.reschedule(asyncio.get_running_loop().time())
-            place.time_s = None
+        without = [
+            connection
+            for connections in self._waiting.values()
+            for connection in connections
+            if not self._connections[connection]
+        ]
+        for place, _ in zip(self._overdue(), without, strict=False):
+            assert place.time is not None
+            place.time.reschedule(asyncio.get_running_loop().time())
+            place.time = None
         self._look_soon()
 
     def _overdue(self) -> Iterator[Place]:
         assert self._turn_s is not None
         before = asyncio.get_running_loop().time() - self._turn_s
-        late = [each for each in self._held if each.time_s is not None and each.since < before]
+        late = [each for each in self._held if each.time is not None and each.since < before]
 
         def greed(place: Place) -> tuple[int, int, float]:
             client = place.client
