@@ -78,9 +78,10 @@ class OtlpGrpc:
 
     async def _answer(self, signal: Signal, context: Any) -> bytes:
         headers = dict(context.invocation_metadata() or ())
-        authorization = _text(headers.get("authorization"))
-        admitted = self._gate.admit(authorization, _text(headers.get(NAMESPACE_HEADER)))
-        client = Client.of(authorization, context.peer())
+        admitted = self._gate.admit(
+            _text(headers.get("authorization")), _text(headers.get(NAMESPACE_HEADER))
+        )
+        client = Client.of(admitted.caller.identity, context.peer())
         self._admission.check()
         data = await self._receive(client, context)
         with self._admission.hold(len(data)) as grow:

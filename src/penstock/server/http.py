@@ -79,7 +79,7 @@ class OtlpHttp:
         if not announces_body(headers):
             raise Refusal(Cause.NO_LENGTH, "neither Content-Length nor chunks: where does it end?")
         unpack = unpacking(headers.get("content-encoding", ""))
-        limits, client = self._limits, _client(scope, headers)
+        limits, client = self._limits, _client(scope, admitted.caller.identity)
         with self._admission.hold() as grow:
             data = await body.within(headers, limits.request, limits.timeout, grow)
             arrived = Arrived(signal, data, unpack, is_json=kind == JSON)
@@ -91,9 +91,9 @@ class OtlpHttp:
         return _json_response(signal, checked.rejected, checked.text)
 
 
-def _client(scope: Scope, headers: dict[str, str]) -> Client:
+def _client(scope: Scope, identity: str) -> Client:
     host, port = scope.get("client") or ("", 0)
-    return Client.of(headers.get("authorization"), f"{host}:{port}")
+    return Client.of(identity, f"{host}:{port}")
 
 
 async def refuse(

@@ -29,10 +29,12 @@ class Client(NamedTuple):
     connection: str
 
     @classmethod
-    def of(cls, authorization: str | None, address: str) -> Client:
-        """`address` ends with the port, which tells a client's connections apart."""
-        secret = (authorization or "").rpartition(" ")[2]
-        return cls(secret or address.rpartition(":")[0], address)
+    def of(cls, identity: str, address: str) -> Client:
+        """`identity`: of its token; empty where it has none.
+
+        `address` ends with the port, which tells a client's connections apart.
+        """
+        return cls(identity or address.rpartition(":")[0], address)
 
 
 class Place:
