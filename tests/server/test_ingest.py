@@ -220,7 +220,7 @@ def test_store_that_was_closed_for_others_goes_on_where_it_was(
     async def test(world: World) -> None:
         for _ in range(2):
             for number in range(8):
-                await world.ingest.take(L, f"ns{number}", logs("a"))
+                await world.take(L, f"ns{number}", logs("a"))
                 assert len(world.stores.all()) <= 3
         ends = {each["namespace"]: each["end"] for each in world.stores.described()}
         assert ends == {f"ns{number}": 2 for number in range(8)}
@@ -236,7 +236,7 @@ def test_store_in_use_is_not_closed_for_another(run: Run, monkeypatch: pytest.Mo
         async with world.stores.using("used", L) as store:
             assert await world.cause(L, logs("a"), "another") is Cause.BUSY
             assert world.stores.all() == [store]
-        await world.ingest.take(L, "another", logs("a"))
+        await world.take(L, "another", logs("a"))
 
     run(test)
 
@@ -249,7 +249,7 @@ def test_closed_store_hears_of_the_pipeline(
 
     async def test(world: World) -> None:
         for name in ("first", "second"):
-            await world.ingest.take(L, name, logs("a"))
+            await world.take(L, name, logs("a"))
         [before] = [e for e in world.stores.described() if e["namespace"] == "first"]
         assert before["segments"] == 1
         through = {"/first/logs/0": Taken(0, 1, 2**62)}
@@ -272,7 +272,7 @@ def test_new_topic_that_is_refused_leaves_no_folder(run: Run, tmp_path: Path) ->
         assert await world.cause(L, logs("a"), "refused") in (Cause.BUSY, Cause.UNAVAILABLE)
         assert not (tmp_path / "topics" / "refused").exists()
         world.files.heal()
-        await world.ingest.take(L, "refused", logs("a"))
+        await world.take(L, "refused", logs("a"))
 
     run(test)
 
