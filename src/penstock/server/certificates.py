@@ -18,6 +18,8 @@ from penstock.model.errors import InvalidSetting
 if TYPE_CHECKING:
     from pathlib import Path
 
+    import grpc
+
     from penstock.server.config import Tls
 
 _LOG = logging.getLogger(__name__)
@@ -102,6 +104,20 @@ class Certificates:
         context.num_tickets = 0
         context.options |= ssl.OP_NO_TICKET
         return Loaded(certificate, key, roots, context)
+
+
+def grpc_credentials(certificates: Certificates) -> grpc.ServerCredentials:
+    """For a gRPC server, which asks anew with each connection."""
+    import grpc
+
+    def current() -> grpc.ServerCertificateConfiguration:
+        certificates.refresh()
+        now = certificates.now
+        pair = (now.key, now.certificate)
+        return grpc.ssl_server_certificate_configuration([pair], now.roots)
+
+    has_roots = certificates.now.roots is not None
+    return grpc.dynamic_ssl_server_credentials(current(), current, has_roots)
 
 
 def certificates_of(tls: Tls) -> Certificates | None:

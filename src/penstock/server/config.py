@@ -97,13 +97,23 @@ class Limits:
     parts: int = _key(1_000_000, INTEGER, "records, attributes and items of arrays in a request")
     in_flight: int = _key(256 * MIB, SIZE, "bytes of all requests being answered, for each worker")
     memory: int | None = _key(
-        2 * GIB, optional(SIZE), "memory of a worker over which requests are put off"
+        2 * GIB,
+        optional(SIZE),
+        "memory of a worker, or of the Flight port, over which requests are put off",
     )
     disk_free: int = _key(256 * MIB, SIZE, "free disk space under which requests are put off")
     timeout: float = _key(30.0, DURATION, "the longest that a request may take to arrive")
     idle: float = _key(75.0, DURATION, "how long a connection stays open without a request")
     connections: int = _key(
         4096, INTEGER, "open connections, for each worker and port; fewer with few descriptors"
+    )
+    flight_calls: int = _key(
+        128, INTEGER, "calls of the Flight port at once; one token may have half of them"
+    )
+    flight_write: float = _key(
+        300.0,
+        DURATION,
+        "the longest that a client of the Flight port may take nothing of an answer",
     )
     topics: int = _key(10_000, INTEGER, "topics of a worker; requests for more are put off")
     subscribers: int = _key(

@@ -9,7 +9,6 @@ end of its supervisor, and its own (`parent`).
 from __future__ import annotations
 
 import json
-import logging
 import os
 import signal
 import sys
@@ -17,13 +16,14 @@ import threading
 from typing import Any, Final
 
 from penstock.server import config as configuration
-from penstock.server.certificates import LOOK_S
+from penstock.server.auth import Gate
+from penstock.server.certificates import certificates_of
+from penstock.server.flight_front import FlightFront
 from penstock.server.flight_service import FlightService
 from penstock.server.lean import leave_out_pandas
 from penstock.server.logs import set_up_logging
 from penstock.server.parent import end_at_once, end_with_parent
 
-_LOG = logging.getLogger(__name__)
 NICENESS: Final = 5
 """Whoever waits for an acknowledgement comes first."""
 
@@ -39,13 +39,14 @@ def main() -> None:
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    service = FlightService(config, orders["flight_port"])  # listens while it is referred to
+    gate = Gate(config.auth.tokens_file)
+    service = FlightService(config, gate)  # listens while it is referred to
+    front = FlightFront(config, gate, service.socket_path)
+    name = f"[{config.listen.host}]" if ":" in config.listen.host else config.listen.host
+    front.start(f"{name}:{orders['flight_port']}", certificates_of(config.tls))
     threading.Thread(target=_watch, daemon=True).start()
     _say({"ready": True})
-    while not stop.wait(LOOK_S):
-        if service.certificates is not None and service.certificates.refresh():
-            _LOG.info("the Flight port is opened again, with the new certificates")
-            break
+    stop.wait()
     os._exit(0)  # a stream may go on for ever; what it has handed out is delivered again
 
 

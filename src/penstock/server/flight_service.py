@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import tempfile
 import threading
 from pathlib import Path
@@ -23,11 +24,19 @@ import pyarrow.flight as pf
 from penstock.model.errors import ServerUnreachable
 from penstock.query.flight import worker_client
 from penstock.server.auth import NAMESPACE_HEADER, Caller, Gate, Role, Standing
-from penstock.server.certificates import certificates_of
 from penstock.server.lakes import lake_settings
 from penstock.server.refusals import Cause, Refusal
 from penstock.server.registrations import MAY_REGISTER, TOO_MANY, Registered, Registrations
-from penstock.server.worker_flight import ACTIONS, number, question, text, told, told_batches, topic
+from penstock.server.worker_flight import (
+    ACTIONS,
+    make_sockets,
+    number,
+    question,
+    text,
+    told,
+    told_batches,
+    topic,
+)
 from penstock.store.outside import is_own_name
 
 if TYPE_CHECKING:
@@ -39,6 +48,7 @@ if TYPE_CHECKING:
 
 TABLES: Final = ("spans", "logs", "metrics")
 TIERS: Final = ("hot", "warm")
+_SOCKET: Final = "flight.sock"
 _MOST_LOOKS: Final = 2
 """At once: each holds the rows of a table."""
 _ANSWERING: Final = (Role.SUBSCRIBE,)
@@ -98,25 +108,21 @@ class _Door(pf.ServerMiddlewareFactory):  # type: ignore[misc]  # pyarrow has no
 
 
 class FlightService(pf.FlightServerBase):  # type: ignore[misc]  # pyarrow has no types
-    """Listens from its making on."""
+    """Listens from its making on, at a socket: what comes from outside comes by `flight_front`.
 
-    def __init__(self, config: Config, port: int) -> None:
+    It looks at tokens all the same.
+    """
+
+    def __init__(self, config: Config, gate: Gate) -> None:
         self._config = config
         self._looks = threading.BoundedSemaphore(_MOST_LOOKS)
         most = config.limits.subscribers
         self._registrations = Registrations(config.data_dir.absolute(), most)
-        self.certificates = certificates_of(config.tls)
-        """Those that it began with: the library takes them once."""
-        host = config.listen.host
-        options: dict[str, Any] = {"middleware": {"door": _Door(Gate(config.auth.tokens_file))}}
-        if self.certificates is not None:
-            now = self.certificates.now
-            options["tls_certificates"] = [(now.certificate, now.key)]
-            if now.roots is not None:
-                options |= {"verify_client": True, "root_certificates": now.roots}
-        scheme = "grpc+tls" if "tls_certificates" in options else "grpc+tcp"
-        name = f"[{host}]" if ":" in host else host
-        super().__init__(f"{scheme}://{name}:{port}", **options)
+        folder = make_sockets(config.data_dir)
+        (folder / _SOCKET).unlink(missing_ok=True)
+        self._folder = os.open(folder, os.O_PATH | os.O_DIRECTORY)  # its path may be too long
+        self.socket_path = f"/proc/self/fd/{self._folder}/{_SOCKET}"
+        super().__init__(f"grpc+unix://{self.socket_path}", middleware={"door": _Door(gate)})
 
     @told
     def do_get(self, context: Any, ticket: pf.Ticket) -> pf.FlightDataStream:

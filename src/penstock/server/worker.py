@@ -24,7 +24,7 @@ from penstock.metrics import Metrics
 from penstock.server import config as configuration
 from penstock.server.admission import SAMPLE_S, Admission
 from penstock.server.auth import Gate
-from penstock.server.certificates import certificates_of
+from penstock.server.certificates import certificates_of, grpc_credentials
 from penstock.server.checking import Checks
 from penstock.server.descriptors import bounded
 from penstock.server.grpc import OtlpGrpc, options
@@ -39,7 +39,6 @@ from penstock.server.tasks import watched
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from penstock.server.certificates import Certificates
     from penstock.server.config import Config
     from penstock.server.keeping import Keeping
 
@@ -77,7 +76,7 @@ class Worker:
         if self._certificates is None:
             self._grpc.add_insecure_port(address)
         else:
-            self._grpc.add_secure_port(address, _credentials(self._certificates))
+            self._grpc.add_secure_port(address, grpc_credentials(self._certificates))
         await self._grpc.start()
         listening = bind(self._config.listen.host, http_port)
         self._tasks = [
@@ -152,19 +151,6 @@ def _keeping(config: Config, number: int, metrics: Metrics) -> Keeping:
 def _host(config: Config) -> str:
     host = config.listen.host
     return f"[{host}]" if ":" in host else host
-
-
-def _credentials(certificates: Certificates) -> grpc.ServerCredentials:
-    """Asked for anew with each connection."""
-
-    def current() -> grpc.ServerCertificateConfiguration:
-        certificates.refresh()
-        now = certificates.now
-        pair = (now.key, now.certificate)
-        return grpc.ssl_server_certificate_configuration([pair], now.roots)
-
-    has_roots = certificates.now.roots is not None
-    return grpc.dynamic_ssl_server_credentials(current(), current, has_roots)
 
 
 async def run() -> None:

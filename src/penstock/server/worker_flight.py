@@ -83,9 +83,7 @@ class WorkerFlight(pf.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
     def __init__(
         self, data_dir: Path, worker: int, stores: Stores, report: Callable[[], dict[str, Any]]
     ) -> None:
-        folder = data_dir / SOCKETS
-        folder.mkdir(exist_ok=True)
-        folder.chmod(0o700)
+        folder = make_sockets(data_dir)
         self._path = folder / socket_name(worker)
         self._path.unlink(missing_ok=True)
         self._stores = stores
@@ -167,6 +165,14 @@ class WorkerFlight(pf.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
 
     def _find(self, asked: dict[str, Any], key: str) -> Store | None:
         return self._stores.find(topic(asked, key), number(asked, "partition"))
+
+
+def make_sockets(data_dir: Path) -> Path:
+    """The folder of the sockets, which the owner of the data alone may enter."""
+    folder = data_dir.absolute() / SOCKETS
+    folder.mkdir(exist_ok=True)
+    folder.chmod(0o700)
+    return folder
 
 
 def question(data: bytes) -> dict[str, Any]:
