@@ -8,6 +8,7 @@ import resource
 import signal
 from pathlib import Path
 
+import pyarrow.flight as pf
 import pytest
 
 from penstock.otel import Signal
@@ -89,15 +90,26 @@ def test_idle_connections_poison_no_log(tmp_path: Path) -> None:
             return response.status
 
         assert send() == 200
-        for _ in range(300):
-            with contextlib.suppress(OSError):
-                idle.enter_context(server.socket())
+        for port in ("http", "grpc", "flight"):
+            for _ in range(300):
+                with contextlib.suppress(OSError):
+                    idle.enter_context(server.socket(port))
         for _ in range(20):
             assert send() == 200
         idle.close()
         until(lambda: server.post(L, large).status == 200)
+        until(lambda: has_come_in(server))
         assert server.metric("penstock_log_poisoned_total") == 0
         assert server.get("/healthz").status == 200
+
+
+def has_come_in(server: Server) -> bool:
+    """Over the Flight port."""
+    with pf.connect(f"grpc://127.0.0.1:{server.ready['flight']}") as client:
+        try:
+            return bool(list(client.list_actions()))
+        except pf.FlightError:
+            return False
 
 
 def test_soft_limit_becomes_the_hard_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

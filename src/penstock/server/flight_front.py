@@ -22,6 +22,7 @@ import grpc
 from penstock.server.admission import resident_bytes
 from penstock.server.auth import NAMESPACE_HEADER
 from penstock.server.certificates import grpc_credentials
+from penstock.server.grpc import options
 from penstock.server.refusals import MESSAGE_CHARACTERS, Cause, Refusal
 
 if TYPE_CHECKING:
@@ -46,9 +47,6 @@ SENDING: Final = ("Handshake", "DoPut", "DoExchange")
 """Nobody takes what these send; it is not read."""
 MESSAGE_BYTES: Final = 1024 * 1024
 """A ticket, or the answers to as many bundles as anybody holds."""
-_WINDOW_BYTES: Final = 64 * 1024
-"""What a call may send before its message is asked for."""
-_STREAMS: Final = 64
 _LEAST_RATE: Final = 1024 * 1024
 """Bytes a second that a client must take, beside its time for a message."""
 _LOOK_S: Final = 0.25
@@ -69,7 +67,8 @@ class FlightFront:
         unbounded = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
         self._behind = grpc.insecure_channel(f"unix:{socket_path}", unbounded)
         # A few threads more, in which those who find no place are told so.
-        self._server = grpc.server(ThreadPoolExecutor(most + 8), options=_options())
+        transport = options(config.limits, message_bytes=MESSAGE_BYTES, answer_bytes=-1)
+        self._server = grpc.server(ThreadPoolExecutor(most + 8), options=transport)
         methods = {name: self._handler(name) for name in (*ASKING, *SENDING)}
         handlers = grpc.method_handlers_generic_handler(SERVICE, methods)
         self._server.add_generic_rpc_handlers((handlers,))
@@ -244,23 +243,6 @@ class Calls:
                 there = list(self._there)
             for patience in there:
                 patience.look()
-
-
-def _options() -> list[tuple[str, int]]:
-    return [
-        ("grpc.max_receive_message_length", MESSAGE_BYTES),
-        ("grpc.max_send_message_length", -1),
-        ("grpc.per_message_decompression", 0),  # it knows no bound
-        ("grpc.http2.lookahead_bytes", _WINDOW_BYTES),
-        ("grpc.http2.bdp_probe", 0),  # it would widen the window
-        ("grpc.max_concurrent_streams", _STREAMS),
-        ("grpc.max_connection_idle_ms", 300_000),
-        ("grpc.keepalive_time_ms", 60_000),
-        ("grpc.keepalive_timeout_ms", 20_000),
-        ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
-        ("grpc.max_metadata_size", 64 * 1024),
-        ("grpc.so_reuseport", 1),
-    ]
 
 
 def _passed_on(error: Any) -> tuple[tuple[str, str | bytes], ...]:

@@ -18,6 +18,7 @@ from typing import Any, Final
 from penstock.server import config as configuration
 from penstock.server.auth import Gate
 from penstock.server.certificates import certificates_of
+from penstock.server.descriptors import bounded
 from penstock.server.flight_front import FlightFront
 from penstock.server.flight_service import FlightService
 from penstock.server.lean import leave_out_pandas
@@ -34,7 +35,7 @@ def main() -> None:
     leave_out_pandas()
     os.nice(NICENESS)
     orders = json.loads(sys.stdin.readline())
-    config = configuration.load(orders["config"], {}, {})
+    config = bounded(configuration.load(orders["config"], {}, {}))
     set_up_logging(config.logging)
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):

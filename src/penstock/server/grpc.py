@@ -133,11 +133,16 @@ def _reading(limits: Limits) -> Places:
     )
 
 
-def options(limits: Limits) -> list[tuple[str, int]]:
-    """Bounds of the transport. Decompression is not left to it: it knows no bound."""
+def options(
+    limits: Limits, *, message_bytes: int | None = None, answer_bytes: int = 4 * MIB
+) -> list[tuple[str, int]]:
+    """Bounds of the transport. Decompression is not left to it: it knows no bound.
+
+    `message_bytes`: of what is sent to it, without them those of a request. -1 is no bound.
+    """
     return [
-        ("grpc.max_receive_message_length", limits.request + 1024),
-        ("grpc.max_send_message_length", 4 * MIB),
+        ("grpc.max_receive_message_length", message_bytes or limits.request + 1024),
+        ("grpc.max_send_message_length", answer_bytes),
         ("grpc.per_message_decompression", 0),
         ("grpc.so_reuseport", 1),
         ("grpc.max_allowed_incoming_connections", limits.connections),
