@@ -42,7 +42,9 @@ class Case:
         return self.title, answers + (", closed" if closes else ""), str(self.stored)
 
 
-def head(*headers: str, line: str = "POST /v1/traces HTTP/1.1", host: str = "host: x") -> bytes:
+def head(
+    *headers: str, line: str = "POST /v1/traces HTTP/1.1", host: str = "host: localhost"
+) -> bytes:
     """Of a request for the OTLP port."""
     lines = [line, host, f"content-type: {PROTOBUF}", *headers]
     return "\r\n".join([*filter(None, lines), "", ""]).encode("latin-1")

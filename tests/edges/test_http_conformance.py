@@ -19,7 +19,7 @@ from tests.server.running import ROOT, Server, serving
 
 SILENCE_S = 20.0
 """After which a case counts as not answered, and the next one has its turn."""
-PROBE = b"GET /probe HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n"
+PROBE = b"GET /probe HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n"
 
 
 class Outcome:
@@ -143,7 +143,7 @@ def test_body_that_is_not_wanted_is_not_asked_for(
     server: Server, port: str, path: str, status: int
 ) -> None:
     """Where nothing is, and on the web port: the answer to the head, and then the end."""
-    head = f"POST {path} HTTP/1.1\r\nhost: x\r\nexpect: 100-continue\r\n"
+    head = f"POST {path} HTTP/1.1\r\nhost: localhost\r\nexpect: 100-continue\r\n"
     with server.socket(port) as connection, connection.makefile("rb") as file:
         connection.sendall(f"{head}content-length: 99999999999\r\n\r\n".encode())
         assert (next_status(file), next_status(file)) == (status, 0)

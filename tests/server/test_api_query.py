@@ -239,7 +239,9 @@ def test_body_is_bounded(server: Server) -> None:
 def test_slow_body_is_not_waited_for(strict: Server) -> None:
     """The connection is answered and closed."""
     with strict.socket("web") as connection:
-        connection.sendall(b"POST /api/v1/query HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n\r\n{")
+        connection.sendall(
+            b"POST /api/v1/query HTTP/1.1\r\nhost: localhost\r\ncontent-length: 9\r\n\r\n{"
+        )
         assert connection.recv(100).startswith(b"HTTP/1.1 408 ")
 
 
@@ -296,7 +298,7 @@ def test_memory_of_a_query_is_bounded(tmp_path: Path) -> None:
 def test_client_that_does_not_take_its_answer_is_left(patient: Server) -> None:
     """Others are answered meanwhile."""
     body = b'{"sql": "SELECT repeat(\'x\', 1000000) FROM range(40)"}'
-    head = f"POST /api/v1/query HTTP/1.1\r\nhost: x\r\ncontent-length: {len(body)}\r\n\r\n"
+    head = f"POST /api/v1/query HTTP/1.1\r\nhost: localhost\r\ncontent-length: {len(body)}\r\n\r\n"
     with patient.socket("web") as connection:
         connection.sendall(head.encode() + body)
         assert connection.recv(15) == b"HTTP/1.1 200 OK"
@@ -361,7 +363,7 @@ def test_query_ends_when_its_client_goes_away(server: Server) -> None:
     assert rows(server, "SELECT 1") == [[1]]
     before = set(query_processes(server))
     body = json.dumps({"sql": FOREVER}).encode()
-    head = f"POST /api/v1/query HTTP/1.1\r\nhost: x\r\ncontent-length: {len(body)}\r\n\r\n"
+    head = f"POST /api/v1/query HTTP/1.1\r\nhost: localhost\r\ncontent-length: {len(body)}\r\n\r\n"
     with server.socket("web") as connection:
         connection.sendall(head.encode() + body)
         until(lambda: _busy(server))

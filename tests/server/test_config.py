@@ -66,6 +66,7 @@ SPECIAL: dict[str, tuple[Any, Any]] = {
     "buffer.batch_compression": ("zstd", "zstd"),
     "lake.warehouse": ("s3://lake/otel", "s3://lake/otel"),
     "lake.catalog": ("type=rest, uri=http://c:81", (("type", "rest"), ("uri", "http://c:81"))),
+    "listen.hosts": ("penstock, a.internal", ("penstock", "a.internal")),
     "lake.promoted": ("http.route, resource:host.name", ("http.route", "resource:host.name")),
     "pipeline.flush_max_mb": ("50", 50_000_000),
     "pipeline.flush_max_age_secs": ("90", 90.0),

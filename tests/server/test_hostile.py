@@ -239,7 +239,7 @@ def head(length: object, *more: str) -> bytes:
     """Of a request over HTTP."""
     lines = [
         "POST /v1/logs HTTP/1.1",
-        "host: x",
+        "host: localhost",
         f"content-type: {PROTOBUF}",
         "x-penstock-namespace: by-hand",
         *([] if length is None else [f"content-length: {length}"]),

@@ -83,7 +83,7 @@ def connected(test: Test, timeout_s: float = PATIENCE_S, *, stopping: bool = Fal
     asyncio.run(run())
 
 
-HEAD = b"POST / HTTP/1.1\r\nhost: x\r\n"
+HEAD = b"POST / HTTP/1.1\r\nhost: localhost\r\n"
 PIECE = b"x" * 1000
 
 

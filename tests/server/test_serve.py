@@ -216,7 +216,7 @@ def test_client_that_goes_away_leaves_all_or_nothing(server: Server) -> None:
     """Half a request is none; a whole one is stored, though nobody waits for the answer."""
     data = logs("left")
     head = (
-        f"POST /v1/logs HTTP/1.1\r\nhost: x\r\ncontent-type: {PROTOBUF}\r\n"
+        f"POST /v1/logs HTTP/1.1\r\nhost: localhost\r\ncontent-type: {PROTOBUF}\r\n"
         f"x-penstock-namespace: gone\r\ncontent-length: {len(data)}\r\n\r\n"
     )
     for part in (data[:5], data):
@@ -254,7 +254,7 @@ def test_second_signal_stops_at_once_and_loses_nothing(tmp_path: Path) -> None:
         pids = server.pids()
         server.post(T, traces("answered"))
         with server.socket() as held:
-            held.sendall(b"POST /v1/traces HTTP/1.1\r\nhost: x\r\ncontent-type: ")
+            held.sendall(b"POST /v1/traces HTTP/1.1\r\nhost: localhost\r\ncontent-type: ")
             held.sendall(f"{PROTOBUF}\r\ncontent-length: 100\r\n\r\nhalf".encode())
             until(lambda: server.get("/api/v1/status").json["workers"][0]["in_flight_bytes"])
             server.process.send_signal(signals.SIGTERM)
@@ -281,7 +281,7 @@ def test_request_that_does_not_end_does_not_hold_up_the_stop(tmp_path: Path) -> 
     with serving(tmp_path / "data", config={"stop_deadline": "2s"}) as server:
         server.post(T, traces("answered"))
         with server.socket() as held:
-            held.sendall(b"POST /v1/traces HTTP/1.1\r\nhost: x\r\ncontent-type: ")
+            held.sendall(b"POST /v1/traces HTTP/1.1\r\nhost: localhost\r\ncontent-type: ")
             held.sendall(f"{PROTOBUF}\r\ncontent-length: 100\r\n\r\nhalf".encode())
             assert server.stop(signals.SIGINT) == 0
     with serving(tmp_path / "data") as again:  # two seconds may not have been enough to seal it

@@ -61,6 +61,9 @@ class Listen:
     http_port: int = _key(4318, PORT, "OTLP/HTTP; 0 picks a free one")
     flight_port: int = _key(4319, PORT, "Arrow Flight; 0 picks a free one")
     web_port: int = _key(4320, PORT, "health, metrics and API; 0 picks a free one")
+    hosts: tuple[str, ...] = _key(
+        (), TEXTS, "names that a server without tokens answers to, beside loopback's; * is any"
+    )
     unprotected: bool = _key(
         False, TRUTH, "listens beyond loopback though neither tokens nor client certificates guard"
     )

@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import httptools
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
+from penstock.server.sites import HEADERS
+
 if TYPE_CHECKING:
     import asyncio
 
@@ -29,6 +31,9 @@ _NOT_HTTP: Final = "Invalid HTTP request received."
 _TOO_LONG: Final = "The head of the request is too long."
 _OTHER_VERSION: Final = "This port speaks HTTP/1.1; OTLP over gRPC has a port of its own."
 _HTTP_2: Final = b"PRI * HTTP/2.0"
+
+
+_ALWAYS: Final = "".join(f"{name}: {value}\r\n" for name, value in HEADERS).encode()
 
 
 class Unreadable(Exception):
@@ -270,4 +275,4 @@ def http_protocol(timeout_s: float, *, answers_half_closed: bool) -> type[HttpPr
 def _answer(status: int, text: str) -> bytes:
     body = text.encode("ascii")
     head = b"content-type: text/plain; charset=utf-8\r\ncontent-length: %d\r\n" % len(body)
-    return STATUS_LINE[status] + head + b"connection: close\r\n\r\n" + body
+    return STATUS_LINE[status] + head + _ALWAYS + b"connection: close\r\n\r\n" + body

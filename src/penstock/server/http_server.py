@@ -13,6 +13,7 @@ from penstock.server.bodies import KEEPING_S, Body
 from penstock.server.heads import holds_body_back, kind_in
 from penstock.server.http_protocol import Bound, http_protocol
 from penstock.server.refusals import Cause, Refusal
+from penstock.server.sites import HEADERS, OwnSites
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,13 +32,14 @@ def http_server(
     """A server that neither logs nor handles signals; the caller brings the socket."""
     protocol = http_protocol(config.limits.timeout, answers_half_closed=answers_half_closed)
     settings = uvicorn.Config(
-        app,
+        OwnSites(app, config),
         http=protocol,
         ws="none",
         lifespan="off",
         log_config=None,
         access_log=False,
         server_header=False,
+        headers=list(HEADERS),
         timeout_keep_alive=max(1, int(config.limits.idle)),
         timeout_graceful_shutdown=int(max(1, config.stop_deadline)),
         ssl_context_factory=None if certificates is None else lambda *_: certificates.context(),

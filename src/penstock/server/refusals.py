@@ -38,6 +38,8 @@ class Cause(enum.Enum):
     NO_LENGTH = (3, 411)
     """A body may come, and nobody could tell whether all of it came."""
     UNSUPPORTED = (12, 415)
+    MISDIRECTED = (7, 421)
+    """It came by a name that is not the server's."""
     OVER_LIMIT = (3, 422)
     """Well formed, and more than it may ask for."""
     BUSY = (8, 429)

@@ -125,7 +125,6 @@ class Router:
         found = [
             (each, at) for each in self.routes if (at := each.match(scope["path"])) is not None
         ]
-        self._check_origin(headers)
         caller = self._caller(headers, is_open=any(route.is_open for route, _ in found))
         if self._held > _MOST_HELD_BYTES:
             text = "clients have not taken their answers yet"
@@ -155,14 +154,6 @@ class Router:
             if is_open:
                 return NOBODY
             raise
-
-    def _check_origin(self, headers: dict[str, str]) -> None:
-        """Without tokens a browser could be made to ask by any page that it shows."""
-        origin = headers.get("origin")
-        if origin is None or self._gate.wants_tokens:
-            return
-        if origin.partition("://")[2] != headers.get("host"):
-            raise Refusal(Cause.FORBIDDEN, "pages of other sites are not answered")
 
     async def _send(
         self,

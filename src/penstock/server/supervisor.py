@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import json
 import logging
 import os
@@ -22,6 +21,7 @@ from penstock.server.descriptors import bounded, raise_limit
 from penstock.server.http_server import http_server, reserve
 from penstock.server.queries import Queries
 from penstock.server.repeats import remove_unused
+from penstock.server.sites import host_name, is_loopback
 from penstock.server.tasks import watched
 from penstock.server.web import web_application
 from penstock.storage import DataDirectory, LocalFiles
@@ -56,7 +56,7 @@ def check(config: Config) -> None:
         raise InvalidSetting("tls.client_ca needs tls.certificate and tls.key")
     guarded = config.auth.tokens_file is not None or config.tls.client_ca is not None
     host = config.listen.host
-    if not guarded and not config.listen.unprotected and not _is_loopback(host):
+    if not guarded and not config.listen.unprotected and not is_loopback(host_name(host)):
         raise InvalidSetting(
             f"{host} can be reached from other machines, and neither auth.tokens_file nor "
             "tls.client_ca guards it; set one, or listen.unprotected to say that it is meant"
@@ -76,13 +76,6 @@ def check(config: Config) -> None:
         check_buffer(config)
     if config.auth.tokens_file is not None:
         read_tokens(config.auth.tokens_file)
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 class Supervisor:
