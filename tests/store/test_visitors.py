@@ -100,7 +100,7 @@ def test_nothing_is_kept_for_a_visitor(tmp_path: Path) -> None:
             assert found.segment_seq == 1
 
 
-@pytest.mark.parametrize("name", ["", "x" * 256])
+@pytest.mark.parametrize("name", ["", "x" * 256, "a\nb"])
 def test_visitor_has_a_name(tmp_path: Path, name: str) -> None:
     """As a subscriber has."""
     with opened(tmp_path) as store, pytest.raises(InvalidArgument, match="name"):

@@ -59,6 +59,7 @@ class Registration(abc.ABC):
         with self._journal.lock:
             self._check()
             if self._journal.state.named(name) is None:
+                check_printable(name, "a subscriber's name")
                 return Subscription(self._hub, self._hub.visit(name, self._start_seq(start)))
         return self.subscribe(name, start)
 
