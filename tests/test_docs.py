@@ -304,12 +304,14 @@ def test_the_serving_page_is_complete() -> None:
 
 
 def test_the_bounds_of_the_security_page_are_those_of_the_server() -> None:
-    """With the defaults that it has."""
+    """With the defaults that it has; none of a request or a query is left out."""
     defaults = {key: default for key, default, _ in server_settings(Config())}
     rows = table_rows(ROOT / "SECURITY.md", "bound")
     assert [(key, default.lower()) for key, default, _ in rows] == [
         (key, defaults.get(key)) for key, *_ in rows
     ]
+    bounds = {key for key in defaults if key.startswith(("limits.", "query."))}
+    assert bounds <= {key for key, *_ in rows}
 
 
 @pytest.mark.parametrize("page", [ROOT / "README.md", DOCS / "settings.md"], ids=lambda p: p.name)

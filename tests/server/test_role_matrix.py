@@ -197,7 +197,7 @@ def test_every_route_is_in_the_table() -> None:
 def test_every_method_is_in_the_table() -> None:
     """As the gRPC port registers them."""
     nothing: Any = None
-    handlers: Any = OtlpGrpc(nothing, nothing, nothing, Limits()).handlers()
+    handlers: Any = OtlpGrpc(nothing, nothing, nothing, nothing, Limits()).handlers()
     assert {name for each in handlers for name in each._method_handlers} == set(METHODS)
 
 
