@@ -123,3 +123,27 @@ def test_memory_is_that_of_the_process() -> None:
     with mmap.mmap(-1, 64 * 2**20) as taken:  # the allocator may have as much from before
         taken.write(b"x" * len(taken))
         assert resident_bytes() - before > len(taken) // 2
+
+
+def test_one_client_leaves_room_for_others(tmp_path: Path) -> None:
+    """It has three quarters; what it gives back it may have again."""
+    bounds = admission(tmp_path, in_flight=100)
+    with bounds.hold(60, who="a"), bounds.hold(who="a") as grow:
+        grow(15)
+        with pytest.raises(Refusal, match="of this client") as refused:
+            grow(1)
+        assert refused.value.cause is Cause.BUSY
+        with bounds.hold(25, who="b"):
+            assert bounds.in_flight_bytes == 100
+    with bounds.hold(75, who="a") as grow:
+        grow(25)  # alone it may have all
+        assert bounds.in_flight_bytes == 100
+
+
+def test_what_grows_after_its_client_has_gone_counts_for_nobody(tmp_path: Path) -> None:
+    """Nobody would give it back."""
+    bounds = admission(tmp_path, in_flight=100)
+    with bounds.hold(60, who="a") as grow:
+        pass
+    grow(30)
+    assert bounds.in_flight_bytes == 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from penstock.server.refusals import Cause, Refusal
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
 SAMPLE_S: Final = 0.5
 _RETRY_S: Final = 1.0
+_SHARE: Final = 0.75
+"""Of `limits.in_flight`, for one client; a request alone may be larger."""
 
 
 class Admission:
@@ -27,6 +30,7 @@ class Admission:
         self._limits = limits
         self._data_dir = data_dir
         self._in_flight = 0
+        self._clients: Counter[str] = Counter()
         self.pressure: str | None = None
         """Why requests are put off at present."""
         self.disk_full = False
@@ -40,10 +44,11 @@ class Admission:
             raise Refusal(Cause.BUSY, text, retry_after_s=_RETRY_S)
 
     @contextlib.contextmanager
-    def hold(self, size: int = 0) -> Iterator[Callable[[int], None]]:
+    def hold(self, size: int = 0, *, who: str = "") -> Iterator[Callable[[int], None]]:
         """Counts a request's bytes while it is being answered; the result counts more of them.
 
-        Refusal for want of room, at first or as it grows.
+        Refusal for want of room, at first or as it grows. `who` has no more than its share: what
+        one client begins and does not end leaves room for others.
         """
         held, over = 0, False
 
@@ -52,8 +57,10 @@ class Admission:
             if over:  # the client has gone, and nobody would give it back
                 return
             self.check(more)
+            self._check_share(who, held, more)
             held += more
             self._in_flight += more
+            self._clients[who] += more
 
         try:
             grow(size)
@@ -61,6 +68,15 @@ class Admission:
         finally:
             over = True
             self._in_flight -= held
+            self._clients[who] -= held
+            if not self._clients[who]:
+                del self._clients[who]
+
+    def _check_share(self, who: str, own: int, more: int) -> None:
+        others = self._clients[who] - own
+        if who and others and more and others + own + more > self._limits.in_flight * _SHARE:
+            text = f"{others} bytes of other requests of this client are being answered"
+            raise Refusal(Cause.BUSY, text, retry_after_s=_RETRY_S)
 
     @property
     def in_flight_bytes(self) -> int:

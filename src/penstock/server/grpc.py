@@ -84,7 +84,7 @@ class OtlpGrpc:
         client = Client.of(admitted.caller.identity, context.peer())
         self._admission.check()
         data = await self._receive(client, context)
-        with self._admission.hold(len(data)) as grow:
+        with self._admission.hold(len(data), who=client.who) as grow:
             arrived = Arrived(signal, data, unpacking_of(data))
             checked = await self._checks.check(arrived, client, grow)
             admitted.check()  # the message may have taken long to come

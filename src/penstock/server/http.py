@@ -80,7 +80,7 @@ class OtlpHttp:
             raise Refusal(Cause.NO_LENGTH, "neither Content-Length nor chunks: where does it end?")
         unpack = unpacking(headers.get("content-encoding", ""))
         limits, client = self._limits, _client(scope, admitted.caller.identity)
-        with self._admission.hold() as grow:
+        with self._admission.hold(who=client.who) as grow:
             data = await body.within(headers, limits.request, limits.timeout, grow)
             arrived = Arrived(signal, data, unpack, is_json=kind == JSON)
             checked = await self._checks.check(arrived, client, grow)

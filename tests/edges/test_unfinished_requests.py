@@ -1,4 +1,4 @@
-"""Messages over gRPC that do not end, and connections that do nothing: bounded, and nobody's worry.
+"""Requests that do not end, and connections that do nothing: bounded, and nobody's worry.
 
 Nothing is given up for being slow within the life of these tests: what is answered is answered
 beside the hostile client.
@@ -7,6 +7,7 @@ beside the hostile client.
 from __future__ import annotations
 
 import contextlib
+import http.client
 import socket
 import time
 from collections.abc import Iterator, Sequence
@@ -110,6 +111,29 @@ def test_unfinished_messages_of_many_connections_are_bounded_together(server: Se
             assert server.post(L, logs(f"beside {number}")).status == 200
             server.export(L, logs(f"beside {number}"))
         server.export(T, large(T, 8000))
+
+
+def test_unfinished_bodies_of_a_client_leave_room_for_others(server: Server) -> None:
+    """Over HTTP: its own are put off, a client at another address is served."""
+    head = f"POST /v1/logs HTTP/1.1\r\nhost: localhost\r\ncontent-type: {PROTOBUF}\r\n"
+    text = f"{head}content-length: {MESSAGE}\r\n\r\n".encode() + bytes(MESSAGE - 100)
+    with contextlib.ExitStack() as stack:
+        crowd = [stack.enter_context(server.socket()) for _ in range(3)]
+        for connection in crowd:
+            connection.sendall(text)
+        body = large(L, 30_000)
+        until(lambda: from_address(server, "127.0.0.1", body) == 429)
+        assert from_address(server, "127.0.0.2", body) == 200
+        assert from_address(server, "127.0.0.1", logs("small")) == 200
+
+
+def from_address(server: Server, address: str, body: bytes) -> int:
+    """What a client there is answered."""
+    port = server.ready["http"]
+    connection = http.client.HTTPConnection("127.0.0.1", port, source_address=(address, 0))
+    with contextlib.closing(connection):
+        connection.request("POST", L.http_path, body, {"content-type": PROTOBUF})
+        return answer_of(connection.getresponse()).status
 
 
 # --- connections -------------------------------------------------------------------------------
