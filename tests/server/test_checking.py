@@ -100,6 +100,23 @@ async def test_check_without_end_is_given_up(monkeypatch: pytest.MonkeyPatch) ->
 
 
 @in_loop
+async def test_stopping_does_not_wait_for_a_check_that_hangs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its client is told to come again."""
+    monkeypatch.setattr(checking, "COMMAND", ["-c", "import time; time.sleep(3600)"])
+    monkeypatch.setattr(checking, "PATIENCE_S", 3600.0)
+    before = children_of(os.getpid())
+    async with checks() as made:
+        hanging = asyncio.create_task(check(made, T, LARGE))
+        while children_of(os.getpid()) == before:
+            await asyncio.sleep(0.01)
+    with pytest.raises(Refusal, match="stopping") as refused:
+        await hanging
+    assert refused.value.retry_after_s
+
+
+@in_loop
 async def test_request_that_kills_its_process_is_refused_for_good(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

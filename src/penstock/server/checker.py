@@ -95,4 +95,5 @@ def serve(limits: RequestLimits) -> None:
 
 
 if __name__ == "__main__":
-    serve(RequestLimits(max_records=int(sys.argv[1]), max_parts=int(sys.argv[2])))
+    with contextlib.suppress(BrokenPipeError):  # whoever asked was killed
+        serve(RequestLimits(max_records=int(sys.argv[1]), max_parts=int(sys.argv[2])))

@@ -69,6 +69,7 @@ class Checks:
         self._places = Places(PLACES, of_client=1, of_connection=1, waiting=_WAITING)
         self._threads = ThreadPoolExecutor(PLACES, "checks")
         self._idle: list[_Checker] = []
+        self._busy: set[_Checker] = set()
         self._running: set[asyncio.Task[Checked]] = set()
         self._closed = False
 
@@ -93,6 +94,8 @@ class Checks:
     async def close(self) -> None:
         """Ends the processes; whoever waits for one is told to come again."""
         self._closed = True
+        for checker in self._busy:
+            checker.give_up()  # stopping does not wait for what hangs
         for checker in self._idle:
             checker.end()
         self._idle.clear()
@@ -142,17 +145,19 @@ class Checks:
         if self._closed:
             raise Refusal(Cause.UNAVAILABLE, "the server is stopping", retry_after_s=5.0)
         checker = self._idle.pop() if self._idle else _Checker(self._request_limits)
+        self._busy.add(checker)
         slow = asyncio.get_running_loop().call_later(PATIENCE_S, checker.give_up)
         try:
             found = await self._aside(checker.ask, signal, data, is_json)
         except BaseException:
             checker.end()
             if checker.given_up:
-                text = "checking the request took too long"
+                text = "the server is stopping" if self._closed else "checking it took too long"
                 raise Refusal(Cause.UNAVAILABLE, text, retry_after_s=5.0) from None
             raise
         finally:
             slow.cancel()
+            self._busy.discard(checker)
         if self._closed or checker.resident_bytes > _KEPT_BYTES:
             checker.end()
         else:
