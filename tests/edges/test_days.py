@@ -18,6 +18,7 @@ from tests.edges.hooks import hooked
 from tests.pipeline.cluster import run_command
 from tests.server.running import serving
 
+pytestmark = pytest.mark.away
 DAYS = 5000
 DAY_NS = 86_400 * 10**9
 EVERY_SPAN = DAYS + 10
