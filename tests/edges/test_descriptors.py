@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import resource
 import signal
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pyarrow.flight as pf
@@ -16,6 +18,7 @@ from tests.server.running import Server, serving, until
 from tests.server.samples import logs
 
 L = Signal.LOGS
+SENDERS = 8
 _FEW = """
 import resource
 resource.setrlimit(resource.RLIMIT_NOFILE, ({soft}, {hard}))
@@ -121,9 +124,14 @@ def test_soft_limit_becomes_the_hard_one(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(3600)
 def test_ten_thousand_topics_on_one_worker(tmp_path: Path) -> None:
     """Each is opened, idles and is closed; descriptors and memory are bounded, after a kill too."""
-    names = [f"tenant{number}" for number in range(10_000)]
+    live_through(tmp_path, [f"tenant{number}" for number in range(10_000)])
+
+
+def live_through(tmp_path: Path, names: list[str]) -> None:
+    """So many topics are made and closed, and are all there after a kill."""
     with serving(tmp_path / "data", config={"workers": 1}) as server:
         send_to(server, names)
         [worker] = server.workers()
@@ -140,6 +148,13 @@ def test_ten_thousand_topics_on_one_worker(tmp_path: Path) -> None:
 
 
 def send_to(server: Server, names: list[str]) -> None:
+    """One request each, on a few connections."""
+    with ThreadPoolExecutor(SENDERS) as senders:
+        parts = [names[number::SENDERS] for number in range(SENDERS)]
+        list(senders.map(functools.partial(send_in_turn, server), parts))
+
+
+def send_in_turn(server: Server, names: list[str]) -> None:
     """One request each, on one connection."""
     with contextlib.closing(server.connection()) as connection:
         for name in names:
