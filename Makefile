@@ -23,7 +23,7 @@ demo: $(VENV)/.installed         ## a guided tour, from an append to a repaired 
 	@$(BIN)/penstock demo $(if $(KEEP),--keep)
 
 test: $(VENV)/.installed         ## the tests, under seven minutes on two cores (SEED=1 their order, LOAD=2 a busy machine)
-	@$(BIN)/python -m pytest -q -n 3 --dist loadgroup --no-loadscope-reorder -m 'not away and not soak and not interop' \
+	@$(BIN)/python -m pytest -q -n 4 --dist loadgroup --no-loadscope-reorder -m 'not away and not soak and not interop' \
 		$(if $(SEED),--seed $(SEED)) $(if $(LOAD),--load $(LOAD))
 
 away: $(VENV)/.installed         ## as it is deployed: clusters, a Spark for each command, commands that are killed

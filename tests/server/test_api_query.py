@@ -42,11 +42,12 @@ def patient(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A server on which one query may run, for as long as it likes."""
     folder = tmp_path_factory.mktemp("patient")
     query = {"timeout": "10m", "processes": 1, "waiting": 0}
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("TMPDIR", str(folder))
-        config = {"query": query, "limits": {"timeout": "5s"}}
-        with serving(folder / "data", config=config) as started:
-            yield started
+    config = {"query": query, "limits": {"timeout": "5s"}}
+    with contextlib.ExitStack() as stack:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("TMPDIR", str(folder))  # of this server, and of no other
+            started = stack.enter_context(serving(folder / "data", config=config))
+        yield started
 
 
 def post(server: Server, body: bytes, **headers: str) -> Answer:

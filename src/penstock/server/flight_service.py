@@ -124,6 +124,11 @@ class FlightService(pf.FlightServerBase):  # type: ignore[misc]  # pyarrow has n
         self.socket_path = f"/proc/self/fd/{self._folder}/{_SOCKET}"
         super().__init__(f"grpc+unix://{self.socket_path}", middleware={"door": _Door(gate)})
 
+    def withdraw(self) -> None:
+        """At the end of its process: nothing is left to find. By the folder, whatever its path."""
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(_SOCKET, dir_fd=self._folder)
+
     @told
     def do_get(self, context: Any, ticket: pf.Ticket) -> pf.FlightDataStream:
         """Rows of a table, or bundles for a subscriber."""

@@ -148,7 +148,7 @@ def options(
         ("grpc.max_allowed_incoming_connections", limits.connections),
         ("grpc.max_connection_idle_ms", int(limits.idle * 1000)),
         ("grpc.server_handshake_timeout_ms", int(limits.timeout * 1000)),
-        ("grpc.max_concurrent_streams", 100),
+        ("grpc.max_concurrent_streams", 256),
         # Of a message that nobody reads. By itself it would let a stream have 4 MiB and more.
         ("grpc.http2.lookahead_bytes", WINDOW_BYTES),
         ("grpc.http2.bdp_probe", 0),
