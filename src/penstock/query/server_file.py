@@ -13,6 +13,8 @@ from penstock.storage.files import LocalFiles, read_whole, write_atomically
 
 FILE: Final = "server.json"
 SOCKETS: Final = "sockets"
+FLIGHT_SOCKET: Final = "flight.sock"
+"""Among them: between the front of the Flight port and what is behind it."""
 """The folder of the workers' sockets, which their owner alone may enter."""
 _KIND: Final = "server"
 _VERSION: Final = 1

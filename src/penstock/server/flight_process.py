@@ -48,7 +48,6 @@ def main() -> None:
     threading.Thread(target=_watch, daemon=True).start()
     _say({"ready": True})
     stop.wait()
-    service.withdraw()
     os._exit(0)  # a stream may go on for ever; what it has handed out is delivered again
 
 

@@ -23,6 +23,7 @@ import pyarrow.flight as pf
 
 from penstock.model.errors import ServerUnreachable
 from penstock.query.flight import worker_client
+from penstock.query.server_file import FLIGHT_SOCKET
 from penstock.server.auth import NAMESPACE_HEADER, Caller, Gate, Role, Standing
 from penstock.server.lakes import lake_settings
 from penstock.server.refusals import Cause, Refusal
@@ -48,7 +49,6 @@ if TYPE_CHECKING:
 
 TABLES: Final = ("spans", "logs", "metrics")
 TIERS: Final = ("hot", "warm")
-_SOCKET: Final = "flight.sock"
 _MOST_LOOKS: Final = 2
 """At once: each holds the rows of a table."""
 _ANSWERING: Final = (Role.SUBSCRIBE,)
@@ -119,15 +119,10 @@ class FlightService(pf.FlightServerBase):  # type: ignore[misc]  # pyarrow has n
         most = config.limits.subscribers
         self._registrations = Registrations(config.data_dir.absolute(), most)
         folder = make_sockets(config.data_dir)
-        (folder / _SOCKET).unlink(missing_ok=True)
+        (folder / FLIGHT_SOCKET).unlink(missing_ok=True)
         self._folder = os.open(folder, os.O_PATH | os.O_DIRECTORY)  # its path may be too long
-        self.socket_path = f"/proc/self/fd/{self._folder}/{_SOCKET}"
+        self.socket_path = f"/proc/self/fd/{self._folder}/{FLIGHT_SOCKET}"
         super().__init__(f"grpc+unix://{self.socket_path}", middleware={"door": _Door(gate)})
-
-    def withdraw(self) -> None:
-        """At the end of its process: nothing is left to find. By the folder, whatever its path."""
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(_SOCKET, dir_fd=self._folder)
 
     @told
     def do_get(self, context: Any, ticket: pf.Ticket) -> pf.FlightDataStream:

@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING, Final
 
 from penstock.model.errors import InvalidSetting, PenstockError
 from penstock.model.settings import MIB
-from penstock.query.server_file import RunningServer, own_ticks, remove_server_file
+from penstock.query.server_file import (
+    FLIGHT_SOCKET,
+    SOCKETS,
+    RunningServer,
+    own_ticks,
+    remove_server_file,
+)
 from penstock.server.auth import read_tokens
 from penstock.server.capping import capped_dedupe, check_cap, survey
 from penstock.server.certificates import certificates_of
@@ -153,6 +159,8 @@ class Supervisor:
         for child in self._all():
             child.kill()
         await asyncio.wait(guards)
+        # The directory is still locked: nobody else listens there.
+        (self._config.data_dir / SOCKETS / FLIGHT_SOCKET).unlink(missing_ok=True)
         await queries.close()
         web.should_exit = True
         await serving
