@@ -74,6 +74,14 @@ def get_in(server: Server, data: Path) -> None:
         time.sleep(0.02)
 
 
+def stock(server: Server, data: Path, ballast: Path) -> None:
+    """There is something to let go."""
+    while len([*data.glob("topics/*/*/*/segments/*.seg")]) < 30:
+        ballast.unlink(missing_ok=True)
+        assert send(server).status == 200
+        assert server.ask("POST", "/api/v1/flush", port="web").status == 200
+
+
 def fill(ballast: Path) -> None:
     """To the last byte."""
     for size in (4096, 1):
@@ -143,9 +151,7 @@ def test_server_starts_on_a_full_disk(small_disk: Path, cap: str | None) -> None
     for settings in (waiting, dropping):
         settings["retention"] |= {} if cap is None else {"size_cap": cap}
     with serving(data, config=waiting) as server:
-        for _ in range(20):
-            assert send(server).status == 200
-            assert server.ask("POST", "/api/v1/flush", port="web").status == 200
+        stock(server, data, ballast)
         server.kill()
     fill(ballast)
     with serving(data, config=dropping) as server:
@@ -158,13 +164,11 @@ def test_worker_survives_a_disk_that_is_full_at_its_table_of_requests(small_disk
     """Requests go on; which of them it could not remember is counted, and named."""
     data, ballast = small_disk, small_disk / "ballast"
     with serving(data, config=config("drop_oldest", "0", window="10m")) as server:
-        for _ in range(10):
-            assert send(server).status == 200
-            assert server.ask("POST", "/api/v1/flush", port="web").status == 200
         [pid] = server.workers()
         for _ in range(60):
+            stock(server, data, ballast)
             fill(ballast)
-            until(lambda: send(server).status == 200)
+            get_in(server, data)
             [worker] = server.get("/api/v1/status").json["workers"]
             if worker["unremembered"]:
                 break
@@ -180,9 +184,7 @@ def test_new_topic_gets_in_on_a_full_disk(small_disk: Path) -> None:
     """It has nothing to let go: the oldest of the others go, though those have nothing to do."""
     data = small_disk
     with serving(data, config=config("drop_oldest", "0")) as server:
-        for _ in range(8):
-            assert send(server).status == 200
-            assert server.ask("POST", "/api/v1/flush", port="web").status == 200
+        stock(server, data, data / "ballast")
         fill(data / "ballast")
         body, sent = traces("new"), {"x_penstock_namespace": "new"}
         until(lambda: server.post(Signal.TRACES, body, **sent).status == 200)

@@ -23,7 +23,7 @@ from tests.servers.loops import in_loop
 
 T = Signal.TRACES
 ME = Client("me", "me:1")
-LARGE = traces("large", padding=400_000)
+LARGE = traces("large", padding=3_000_000)
 
 
 @contextlib.asynccontextmanager

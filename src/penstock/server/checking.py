@@ -32,8 +32,10 @@ if TYPE_CHECKING:
 Done = TypeVar("Done")
 SMALL_BYTES: Final = 16 * KIB
 """Whatever it is, it is checked within some four milliseconds."""
-LIGHT_BYTES: Final = 256 * KIB
-"""So is this, unless it is dense; the batches of most SDKs are smaller."""
+LIGHT_BYTES: Final = 2 * MIB
+"""So is this within some ten, unless it is dense; the batches of most SDKs and collectors are
+smaller."""
+LIGHT_JSON_BYTES: Final = 256 * KIB
 LIGHT_VALUES: Final = 2000
 """Of JSON, which takes microseconds for each."""
 FREE_BYTES: Final = 8 * MIB
@@ -233,7 +235,7 @@ def unpacked_bytes(size: int, limits: Limits) -> int:
 
 def is_light(data: bytes, *, is_json: bool) -> bool:
     """Whether it is checked within a few milliseconds."""
-    if len(data) > LIGHT_BYTES:
+    if len(data) > (LIGHT_JSON_BYTES if is_json else LIGHT_BYTES):
         return False
     if is_json:
         return sum(map(data.count, (b",", b"{", b"["))) <= LIGHT_VALUES
