@@ -25,7 +25,7 @@ STOP_LIMIT_S = 60.0
 RECEIVER = str(Path(__file__).with_name("ingest_receiver.py"))
 SERVE = "from penstock.cli import main; main()"
 WORKER = "penstock.server.worker"
-DECODER = "penstock.server.decoder"
+DECODER = "penstock.server.keeping.decoder"
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 

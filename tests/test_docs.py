@@ -35,8 +35,8 @@ from penstock.model.errors import InvalidTopic
 from penstock.model.settings import Compression, SegmentSettings, SizePolicy, StoreSettings
 from penstock.model.topics import decode_part, encode_part
 from penstock.segment import SegmentInfo
-from penstock.server.config import Config
-from penstock.server.exposition import pipeline_page
+from penstock.server.configuration.config import Config
+from penstock.server.web.exposition import pipeline_page
 from penstock.storage import DataDirectory
 from penstock.storage.documents import encode_document
 from penstock.store.ack_log import CHECKPOINT_KIND, CHECKPOINT_VERSION

@@ -13,8 +13,8 @@ from penstock.lake.settings import LakeSettings
 from penstock.model.positions import Position, SourcePartition
 from penstock.pipeline.flush.repeat_window import RepeatWindow
 from penstock.query.server_file import RunningServer
-from penstock.server.registrations import Registered, Registrations
-from penstock.server.repeats import Table
+from penstock.server.keeping.registrations import Registered, Registrations
+from penstock.server.receiving.repeats import Table
 from penstock.storage import LocalFiles
 from penstock.storage.documents import encode_document
 from penstock.store.budget import FairShare

@@ -56,7 +56,7 @@ def flight_bytes(server: Server) -> int:
     """The memory of the process of the Flight port."""
     for pid in server.pids():
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-            if b"penstock.server.flight_process" in Path(f"/proc/{pid}/cmdline").read_bytes():
+            if b"penstock.server.flight.process" in Path(f"/proc/{pid}/cmdline").read_bytes():
                 return resident_bytes(pid)
     raise AssertionError("there is no Flight process")
 

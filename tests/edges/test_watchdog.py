@@ -53,7 +53,7 @@ def is_unwell(server: Server) -> bool:
     return server.get("/healthz").status == 503
 
 
-FLIGHT, DECODER = "penstock.server.flight_process", "penstock.server.decoder"
+FLIGHT, DECODER = "penstock.server.flight.process", "penstock.server.keeping.decoder"
 
 
 def test_flight_process_that_hangs_is_replaced(server: Server) -> None:

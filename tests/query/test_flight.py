@@ -25,8 +25,8 @@ from penstock.query.findings import Findings
 from penstock.query.flight import worker_client
 from penstock.query.hot import hot_rows
 from penstock.query.server_file import FILE, RunningServer, own_ticks, running_server
-from penstock.server import hot_stream
-from penstock.server.worker_flight import WorkerFlight
+from penstock.server.flight import hot_stream
+from penstock.server.flight.of_worker import WorkerFlight
 from penstock.storage import DataDirectory
 from penstock.store import Store
 from tests.pipeline.helpers import LOGS, METRICS, TRACES, Data, RequestDecoder, spans

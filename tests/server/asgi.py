@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.model.errors import InvalidArgument
 from penstock.otel import request_from_json
-from penstock.server.checker import Checked, Outcome
-from penstock.server.refusals import Cause, Refusal
+from penstock.server.receiving.checker import Checked, Outcome
+from penstock.server.receiving.refusals import Cause, Refusal
 from tests.server.running import Answer
 
 if TYPE_CHECKING:
-    from penstock.server.checking import Arrived
-    from penstock.server.config import Limits
+    from penstock.server.configuration.config import Limits
+    from penstock.server.receiving.checking import Arrived
 
 END = None
 """In place of a piece of a body: the client goes away."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock.otel import RequestLimits
-from penstock.server.checker import Outcome, check
-from penstock.server.config import Limits
-from penstock.server.refusals import Cause, Refusal
+from penstock.server.configuration.config import Limits
+from penstock.server.receiving.checker import Outcome, check
+from penstock.server.receiving.refusals import Cause, Refusal
 
 if TYPE_CHECKING:
     from penstock.otel import Signal
-    from penstock.server.ingest import WayIn
+    from penstock.server.receiving.ingest import WayIn
 
 
 async def take(

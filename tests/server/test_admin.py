@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.server.admin import Admin
 from penstock.server.auth import Gate
-from penstock.server.config import Config
-from penstock.server.routing import Router
+from penstock.server.configuration.config import Config
+from penstock.server.web.admin import Admin
+from penstock.server.web.routing import Router
 from tests.server.asgi import call
 
 if TYPE_CHECKING:

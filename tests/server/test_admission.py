@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from penstock.server import admission as module
-from penstock.server.admission import Admission, resident_bytes
-from penstock.server.config import Limits
-from penstock.server.refusals import Cause, Refusal
+from penstock.server.configuration.config import Limits
+from penstock.server.receiving import admission as module
+from penstock.server.receiving.admission import Admission, resident_bytes
+from penstock.server.receiving.refusals import Cause, Refusal
 
 
 def admission(folder: Path, **limits: Any) -> Admission:

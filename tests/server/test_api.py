@@ -11,10 +11,10 @@ import pytest
 from penstock.otel import Signal
 from penstock.query.remote import RemoteSubscriber
 from penstock.server.auth import Gate, Role
-from penstock.server.config import Config
-from penstock.server.openapi import document
-from penstock.server.queries import Queries
-from penstock.server.web import web_application
+from penstock.server.configuration.config import Config
+from penstock.server.querying.queries import Queries
+from penstock.server.web.application import web_application
+from penstock.server.web.openapi import document
 from tests.server.running import Answer, Server, serving
 from tests.server.samples import ids, logs, traces
 

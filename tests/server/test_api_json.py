@@ -9,7 +9,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from penstock.server.json_rows import columns_of, json_objects, json_rows
+from penstock.server.querying.json_rows import columns_of, json_objects, json_rows
 
 CASES: list[tuple[str, Any]] = [
     ("NULL", None),

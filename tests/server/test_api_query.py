@@ -17,7 +17,7 @@ import pytest
 
 from penstock.model.errors import InvalidSetting
 from penstock.otel import Signal
-from penstock.server.config import load
+from penstock.server.configuration.config import load
 from penstock.server.supervisor import check
 from tests.server.running import Answer, Server, children_of, is_alive, serving, until
 from tests.server.samples import ids, logs, traces
@@ -75,7 +75,7 @@ def query_processes(server: Server) -> list[int]:
     found = []
     for pid in children_of(server.process.pid):
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-            if b"query_worker" in Path(f"/proc/{pid}/cmdline").read_bytes():
+            if b"server.querying.worker" in Path(f"/proc/{pid}/cmdline").read_bytes():
                 found.append(pid)
     return found
 

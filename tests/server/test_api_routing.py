@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from penstock.server import routing
 from penstock.server.auth import Gate, Role
-from penstock.server.config import Limits
-from penstock.server.refusals import Cause, Refusal
-from penstock.server.routing import Request, Response, Route, Router
+from penstock.server.configuration.config import Limits
+from penstock.server.receiving.refusals import Cause, Refusal
+from penstock.server.web.application import routing
+from penstock.server.web.routing import Request, Response, Route, Router
 from tests.server.asgi import call
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ import yaml
 
 from penstock.model.errors import InvalidSetting
 from penstock.model.settings import Durability, SizePolicy
-from penstock.server import kinds
-from penstock.server.config import Config, document, load
+from penstock.server.configuration import kinds
+from penstock.server.configuration.config import Config, document, load
 from penstock.server.supervisor import check
 from tests.cli.running import run
 

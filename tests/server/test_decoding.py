@@ -17,8 +17,8 @@ import pytest
 from penstock.metrics import Metrics
 from penstock.otel import Signal, encode_bundle
 from penstock.segment import SegmentReader
-from penstock.server import decoder
-from penstock.server.decoding import DecoderProcess, RemoteDecoder
+from penstock.server.keeping.decoding import DecoderProcess, RemoteDecoder
+from penstock.server.keeping.on_disk import decoder
 from penstock.storage import LocalFiles
 from penstock.store import Store
 from penstock.store.decoding import Decoded
@@ -198,7 +198,7 @@ def test_invalid_bundle_is_set_aside(monkeypatch: pytest.MonkeyPatch) -> None:
 _PARENT = """
 import time
 from penstock.otel import Signal
-from penstock.server.decoding import DecoderProcess
+from penstock.server.keeping.decoding import DecoderProcess
 if __name__ == "__main__":
     process = DecoderProcess()
     process.run(Signal.TRACES, [b""])

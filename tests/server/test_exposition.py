@@ -5,7 +5,7 @@ from __future__ import annotations
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from penstock.server.exposition import merge, pipeline_page
+from penstock.server.web.exposition import merge, pipeline_page
 
 
 def page(requests: int, topic: str = "a", seconds: float = 0.2) -> str:

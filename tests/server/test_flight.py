@@ -245,7 +245,7 @@ def test_flight_process_that_dies_is_started_again(lazy: Server) -> None:
     [pid] = [
         each
         for each in children_of(lazy.process.pid)
-        if b"flight_process" in Path(f"/proc/{each}/cmdline").read_bytes()
+        if b"server.flight.process" in Path(f"/proc/{each}/cmdline").read_bytes()
     ]
     os.kill(pid, signals.SIGKILL)
     assert lazy.post(Signal.METRICS, metrics("x")).status == 200

@@ -10,8 +10,8 @@ import pytest
 
 from penstock.metrics import Metrics
 from penstock.model.errors import InvalidArgument, StoreFull
-from penstock.server import deliveries
-from penstock.server.deliveries import Deliveries
+from penstock.server.flight import deliveries
+from penstock.server.flight.deliveries import Deliveries
 from penstock.store import Store
 from penstock.store.memory import MemoryBound
 from tests.pipeline.helpers import RequestDecoder, Signal, spans

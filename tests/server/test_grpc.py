@@ -19,11 +19,11 @@ from google.rpc.error_details_pb2 import RetryInfo
 from google.rpc.status_pb2 import Status
 
 from penstock.otel import Signal
-from penstock.server.admission import Admission
 from penstock.server.auth import Gate
-from penstock.server.config import Limits
-from penstock.server.grpc import OtlpGrpc, options
-from penstock.server.refusals import Cause, Refusal
+from penstock.server.configuration.config import Limits
+from penstock.server.receiving.admission import Admission
+from penstock.server.receiving.grpc import OtlpGrpc, options
+from penstock.server.receiving.refusals import Cause, Refusal
 from tests.server.asgi import FakeChecks, FakeIngest
 from tests.server.running import PATIENCE_S
 from tests.server.samples import sample, traces

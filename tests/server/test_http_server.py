@@ -13,9 +13,9 @@ import uvicorn
 from uvicorn.server import ServerState
 
 from penstock.server.child import Child
-from penstock.server.config import Config
-from penstock.server.http_protocol import HEAD_BYTES, http_protocol
-from penstock.server.http_server import bind, reserve
+from penstock.server.configuration.config import Config
+from penstock.server.receiving.http_protocol import HEAD_BYTES, http_protocol
+from penstock.server.receiving.http_server import bind, reserve
 from tests.server.running import PATIENCE_S
 
 HOST = "127.0.0.1"

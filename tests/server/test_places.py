@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from penstock.server.places import Client, Places
-from penstock.server.refusals import Cause, Refusal
+from penstock.server.receiving.places import Client, Places
+from penstock.server.receiving.refusals import Cause, Refusal
 from tests.servers.loops import in_loop
 
 A, B, C = (Client(who, f"{who}:1") for who in "abc")

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from penstock.server.query_turns import EVERYBODY, Turns
-from penstock.server.refusals import Cause, Refusal
+from penstock.server.querying.turns import EVERYBODY, Turns
+from penstock.server.receiving.refusals import Cause, Refusal
 
 FOREVER_S = 600.0
 

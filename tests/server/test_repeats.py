@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from penstock.otel import Signal
-from penstock.server import repeats as module
-from penstock.server.config import Dedupe
-from penstock.server.repeats import ENTRY_BYTES, Repeats, Table, Tables, remove_unused
+from penstock.server.configuration.config import Dedupe
+from penstock.server.receiving import repeats as module
+from penstock.server.receiving.repeats import ENTRY_BYTES, Repeats, Table, Tables, remove_unused
 
 T, L = Signal.TRACES, Signal.LOGS
 

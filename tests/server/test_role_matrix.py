@@ -18,11 +18,11 @@ import pytest
 
 from penstock.otel import Signal
 from penstock.server.auth import Role
-from penstock.server.config import Config, Limits
-from penstock.server.grpc import OtlpGrpc
-from penstock.server.http import PATHS
-from penstock.server.queries import Queries
-from penstock.server.web import web_application
+from penstock.server.configuration.config import Config, Limits
+from penstock.server.querying.queries import Queries
+from penstock.server.receiving.grpc import OtlpGrpc
+from penstock.server.receiving.http import PATHS
+from penstock.server.web.application import web_application
 from tests.server.running import PROTOBUF, Server, serving, until
 from tests.server.samples import sample
 

@@ -14,9 +14,9 @@ from penstock.lake.schemas import TABLES
 from penstock.lake.settings import LakeSettings
 from penstock.model.errors import AnswerIncomplete
 from penstock.otel import Signal
-from penstock.server import snapshot
-from penstock.server.fresh import Fresh
-from penstock.server.snapshot import take_snapshot
+from penstock.server.querying import snapshot
+from penstock.server.querying.fresh_rows import Fresh
+from penstock.server.querying.snapshot import take_snapshot
 from tests.pipeline.flush.helpers import Plain, without_spark
 from tests.pipeline.helpers import TRACES, Data, spans
 from tests.query.helpers import cold, hot, named, warm

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from penstock.cli.demo_parts import DemoClient, DemoServer, SpanId
     from penstock.cli.pipeline import Flushing
     from penstock.query.tiers import Tier
-    from penstock.server.config import Config
+    from penstock.server.configuration.config import Config
 
 _QUESTION: Final = """\
 SELECT service_name, count(*) AS spans,
@@ -162,7 +162,7 @@ class _Tour:
     def _ask(self) -> None:
         from penstock.query.engine import ask
         from penstock.query.results import cells
-        from penstock.server.lakes import lake_settings
+        from penstock.server.configuration.lakes import lake_settings
 
         started = time.perf_counter()
         answer = ask(self.data_dir, lake_settings(self._config()), _QUESTION)
@@ -191,7 +191,7 @@ class _Tour:
 
     def _ids(self, tier: Tier) -> Iterator[SpanId]:
         from penstock.query.engine import ask
-        from penstock.server.lakes import lake_settings
+        from penstock.server.configuration.lakes import lake_settings
 
         sql = "SELECT trace_id, span_id FROM spans"
         answer = ask(self.data_dir, lake_settings(self._config()), sql, tiers={tier})

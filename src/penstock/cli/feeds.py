@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from penstock.pipeline.feeds import Feed
-    from penstock.server.config import Config
+    from penstock.server.configuration.config import Config
 
 
 @contextlib.contextmanager

@@ -20,7 +20,7 @@ from penstock.cli.queue import manifest_option, prefix_option
 from penstock.cli.serve import config_option, read_config
 from penstock.model.errors import InvalidSetting, PenstockError
 from penstock.pipeline.flush.ending import Ending
-from penstock.server.lakes import lake_settings
+from penstock.server.configuration.lakes import lake_settings
 from penstock.storage import DataDirectory
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from penstock.pipeline.feeds import Feed
     from penstock.pipeline.flush.progress import BatchReport, Reports
     from penstock.pipeline.flush.settings import FlushSettings
-    from penstock.server.config import Config
+    from penstock.server.configuration.config import Config
 
 _POLL_S = 0.2
 _TURNS = 5

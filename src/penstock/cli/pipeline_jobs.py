@@ -19,7 +19,7 @@ from penstock.cli.common import (
 )
 from penstock.cli.serve import config_option, read_config
 from penstock.model.errors import InvalidSetting, PenstockError
-from penstock.server.lakes import lake_settings
+from penstock.server.configuration.lakes import lake_settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -37,7 +37,7 @@ ROLLUPS: Final = ("service_red_1m", "service_edges_1h", "traces")
 
 def parse_age(_: click.Context, __: click.Parameter, text: str | None) -> float | None:
     """Seconds, from `30d` or `12h`."""
-    from penstock.server.units import parse_duration
+    from penstock.server.configuration.units import parse_duration
 
     try:
         return None if text is None else parse_duration(text)
@@ -47,7 +47,7 @@ def parse_age(_: click.Context, __: click.Parameter, text: str | None) -> float 
 
 def parse_bytes(_: click.Context, __: click.Parameter, text: str) -> int:
     """Bytes, from `128MB`."""
-    from penstock.server.units import parse_size
+    from penstock.server.configuration.units import parse_size
 
     try:
         return parse_size(text)

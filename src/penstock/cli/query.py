@@ -12,7 +12,7 @@ import click
 from penstock.cli.common import data_dir_option, existing_data_directory, print_table, say
 from penstock.cli.serve import config_option, read_config
 from penstock.model.errors import AnswerIncomplete, PenstockError
-from penstock.server.lakes import lake_settings
+from penstock.server.configuration.lakes import lake_settings
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -27,8 +27,8 @@ from penstock.cli.feeds import installed
 from penstock.cli.inspect_store import describe_budget, time_text
 from penstock.model.errors import Damaged, FormatError, LogLocked, PenstockError
 from penstock.query.server_file import FILE as SERVER_FILE
-from penstock.server.capping import LEDGER
-from penstock.server.registrations import FILE as REGISTRATIONS_FILE
+from penstock.server.keeping.capping import LEDGER
+from penstock.server.keeping.registrations import FILE as REGISTRATIONS_FILE
 from penstock.storage import DataDirectory, LocalFiles
 from penstock.storage.documents import read_document
 from penstock.store.outside import EARLIER_FILE
@@ -183,7 +183,7 @@ def positions_text(positions: Positions) -> list[str]:
 
 
 def _requests(path: Path) -> dict[str, Any]:
-    from penstock.server.repeats import VERSION, survey_table
+    from penstock.server.receiving.repeats import VERSION, survey_table
 
     found = survey_table(path)
     described: dict[str, Any] = {"kind": "requests that are stored", "format_version": VERSION}

@@ -15,7 +15,7 @@ from penstock.storage import access
 from penstock.storage.scratch import sweep
 
 if TYPE_CHECKING:
-    from penstock.server.config import Config
+    from penstock.server.configuration.config import Config
 
 
 config_option = click.option(
@@ -49,7 +49,7 @@ def serve(file: Path | None, print_config: bool, **flags: Any) -> None:
 
     Example: penstock serve --data-dir data --workers 2
     """
-    from penstock.server import config as configuration
+    from penstock.server.configuration import config as configuration
     from penstock.server.logs import logging_set_up
     from penstock.server.supervisor import Supervisor
 
@@ -71,7 +71,7 @@ def serve(file: Path | None, print_config: bool, **flags: Any) -> None:
 
 def read_config(file: Path | None, data_dir: Path) -> Config:
     """The configuration of a command that works on the data directory of a server."""
-    from penstock.server import config as configuration
+    from penstock.server.configuration import config as configuration
 
     config = configuration.load(_read(file), _environment(), {"data_dir": str(data_dir)})
     access.choose(config.file_access)

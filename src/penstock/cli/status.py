@@ -19,7 +19,7 @@ from penstock.cli.common import (
 )
 from penstock.cli.serve import config_option, read_config
 from penstock.model.errors import ServerUnreachable
-from penstock.server.lakes import lake_settings
+from penstock.server.configuration.lakes import lake_settings
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     import grpc
 
-    from penstock.server.config import Tls
+    from penstock.server.configuration.config import Tls
 
 _LOG = logging.getLogger(__name__)
 LOOK_S: Final = 1.0

@@ -9,11 +9,11 @@ import json
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
-from penstock.server import config as configuration
+from penstock.server.configuration import config as configuration
 from penstock.server.tasks import watched
 
 if TYPE_CHECKING:
-    from penstock.server.config import Config
+    from penstock.server.configuration.config import Config
 
 ANSWER_S: Final = 10.0
 _LINE_BYTES: Final = 64 * 1024 * 1024
@@ -123,7 +123,7 @@ class Child:
 class FlightChild(Child):
     """The process of the Flight port."""
 
-    module = "penstock.server.flight_process"
+    module = "penstock.server.flight.process"
     kind = "the Flight process"
 
     def __init__(self, config: Config, port: int) -> None:

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from penstock.server.config import Config
+    from penstock.server.configuration.config import Config
 
 RESERVED: Final = 128
 """For everything that is neither a connection nor an open store, as far as there are so many."""

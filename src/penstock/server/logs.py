@@ -14,7 +14,7 @@ from penstock.model.printable import printable_lines
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from penstock.server.config import Logging
+    from penstock.server.configuration.config import Logging
 
 
 class JsonLines(logging.Formatter):

@@ -20,23 +20,23 @@ from penstock.query.server_file import (
     remove_server_file,
 )
 from penstock.server.auth import read_tokens
-from penstock.server.capping import capped_dedupe, check_cap, survey
 from penstock.server.certificates import certificates_of
 from penstock.server.child import Child, FlightChild
 from penstock.server.descriptors import bounded, raise_limit
-from penstock.server.http_server import http_server, reserve
-from penstock.server.queries import Queries
-from penstock.server.repeats import remove_unused
-from penstock.server.sites import host_name, is_loopback
+from penstock.server.keeping.capping import capped_dedupe, check_cap, survey
+from penstock.server.querying.queries import Queries
+from penstock.server.receiving.http_server import http_server, reserve
+from penstock.server.receiving.repeats import remove_unused
 from penstock.server.tasks import watched
-from penstock.server.web import web_application
+from penstock.server.web.application import web_application
+from penstock.server.web.sites import host_name, is_loopback
 from penstock.storage import DataDirectory, LocalFiles
 from penstock.storage.access import narrow
 
 if TYPE_CHECKING:
     import socket
 
-    from penstock.server.config import Config
+    from penstock.server.configuration.config import Config
 
 _LOG = logging.getLogger(__name__)
 _LEAST_QUERY_MEMORY: Final = 256 * MIB
@@ -70,14 +70,14 @@ def check(config: Config) -> None:
     config.store_settings()
     check_cap(config)
     if config.archive.url is not None:
-        from penstock.server.archiving import archive_settings, archive_stores
+        from penstock.server.keeping.archiving import archive_settings, archive_stores
 
         archive_settings(config)
         archive_stores(config)
         if config.buffer.url is not None:
             raise InvalidSetting("archive.url goes with a log, and with buffer.url there is none")
     if config.buffer.url is not None:
-        from penstock.server.buffer_keeping import check_buffer
+        from penstock.server.keeping.in_queue import check_buffer
 
         check_buffer(config)
     if config.auth.tokens_file is not None:

@@ -21,26 +21,26 @@ import grpc.aio
 import uvloop
 
 from penstock.metrics import Metrics
-from penstock.server import config as configuration
-from penstock.server.admission import SAMPLE_S, Admission
 from penstock.server.auth import Gate
 from penstock.server.certificates import certificates_of, grpc_credentials
-from penstock.server.checking import Checks
+from penstock.server.configuration import config as configuration
 from penstock.server.descriptors import bounded
-from penstock.server.grpc import OtlpGrpc, options
-from penstock.server.http import OtlpHttp
-from penstock.server.http_server import bind, http_server
-from penstock.server.keeping import StoreKeeping
+from penstock.server.keeping.on_disk import StoreKeeping
 from penstock.server.lean import leave_out_pandas
 from penstock.server.logs import set_up_logging
 from penstock.server.parent import end_at_once, end_with_parent
+from penstock.server.receiving.admission import SAMPLE_S, Admission
+from penstock.server.receiving.checking import Checks
+from penstock.server.receiving.grpc import OtlpGrpc, options
+from penstock.server.receiving.http import OtlpHttp
+from penstock.server.receiving.http_server import bind, http_server
 from penstock.server.tasks import watched
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from penstock.server.config import Config
-    from penstock.server.keeping import Keeping
+    from penstock.server.configuration.config import Config
+    from penstock.server.keeping.on_disk import Keeping
 
 _LOG = logging.getLogger(__name__)
 
@@ -143,7 +143,7 @@ class Worker:
 def _keeping(config: Config, number: int, metrics: Metrics) -> Keeping:
     if config.buffer.url is None:
         return StoreKeeping(config, number, metrics)
-    from penstock.server.buffer_keeping import BufferKeeping
+    from penstock.server.keeping.in_queue import BufferKeeping
 
     return BufferKeeping(config, metrics)
 

@@ -1,0 +1,1 @@
+"""Arrow Flight: hot rows and bundles for remote subscribers."""

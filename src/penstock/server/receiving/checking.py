@@ -1,0 +1,257 @@
+"""Whether a request can be stored, found out without keeping others waiting.
+
+What takes the event loop a few milliseconds at the most is looked at where it is. All else waits
+for one of a few places, which clients share fairly, is unpacked in a thread (that code lets go of
+the interpreter's lock) and checked in another process (that code does not).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+
+from penstock.model.settings import KIB, MIB
+from penstock.otel.large import may_be_dense
+from penstock.otel.validate import RequestLimits
+from penstock.server.receiving.admission import resident_bytes
+from penstock.server.receiving.checker import (
+    ANSWER,
+    AS_IT_CAME,
+    QUESTION,
+    SIGNALS,
+    Checked,
+    Outcome,
+    check,
+)
+from penstock.server.receiving.places import Places
+from penstock.server.receiving.refusals import Cause, Refusal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from penstock.otel.signals import Signal
+    from penstock.server.configuration.config import Limits
+    from penstock.server.receiving.places import Client, Place
+
+Done = TypeVar("Done")
+SMALL_BYTES: Final = 16 * KIB
+"""Whatever it is, it is checked within some four milliseconds."""
+LIGHT_BYTES: Final = 2 * MIB
+"""So is this within some ten, unless it is dense; the batches of most SDKs and collectors are
+smaller."""
+LIGHT_JSON_BYTES: Final = 256 * KIB
+LIGHT_VALUES: Final = 2000
+"""Of JSON, which takes microseconds for each."""
+FREE_BYTES: Final = 8 * MIB
+"""A compressed request may become so much, however small it was: a batch of metrics that are all
+zero does, of several thousand times its size."""
+PLACES: Final = 2
+"""Processes that check. One client has one of them at a time, so that there is one for others."""
+COMMAND: Final = ["-m", "penstock.server.receiving.checker"]
+PATIENCE_S: Final = 30.0
+"""The longest that a request waits for its turn, and the longest that its check may take."""
+_WAITING: Final = 256
+_TRIES: Final = 2
+_KEPT_BYTES: Final = 256 * MIB
+"""A process that has more memory after an answer is not kept."""
+
+
+class Arrived(NamedTuple):
+    """A request as it came."""
+
+    signal: Signal
+    data: bytes
+    unpack: Callable[[bytes, int], bytes] | None = None
+    """Undoes its compression, up to so many bytes."""
+    is_json: bool = False
+
+
+class Checks:
+    """One worker's. Processes are started when the first large request comes."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._request_limits = RequestLimits(max_records=limits.records, max_parts=limits.parts)
+        self._places = Places(PLACES, of_client=1, of_connection=1, waiting=_WAITING)
+        self._threads = ThreadPoolExecutor(PLACES, "checks")
+        self._idle: list[_Checker] = []
+        self._busy: set[_Checker] = set()
+        self._running: set[asyncio.Task[Checked]] = set()
+        self._closed = False
+
+    async def check(self, arrived: Arrived, client: Client, grow: Callable[[int], None]) -> Checked:
+        """What is to be stored of it; Refusal says why nothing is.
+
+        `grow` counts the bytes that it has more than were sent.
+        """
+        light = self._light(arrived)
+        if light is not None:
+            grow(max(0, len(light) - len(arrived.data)))
+            limits, is_json = self._request_limits, arrived.is_json
+            return _sound(check(arrived.signal, light, limits, is_json=is_json))
+        place = await self._turn(client)
+        # It goes on when the client has gone, and has its place until then: the process could not
+        # be asked anything else.
+        task = asyncio.create_task(self._check_elsewhere(arrived, place, grow))
+        self._running.add(task)
+        task.add_done_callback(self._done)
+        return _sound(await asyncio.shield(task))
+
+    async def close(self) -> None:
+        """Ends the processes; whoever waits for one is told to come again."""
+        self._closed = True
+        for checker in self._busy:
+            checker.give_up()  # stopping does not wait for what hangs
+        for checker in self._idle:
+            checker.end()
+        self._idle.clear()
+        if self._running:
+            await asyncio.wait(self._running)
+        self._threads.shutdown()
+
+    async def _turn(self, client: Client) -> Place:
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                return await self._places.take(client)
+        except TimeoutError:
+            text = "other large requests took all the time"
+            raise Refusal(Cause.BUSY, text, retry_after_s=1.0) from None
+
+    def _light(self, arrived: Arrived) -> bytes | None:
+        """The request unpacked, where looking at it takes no time to speak of."""
+        data = arrived.data
+        if len(data) > LIGHT_BYTES:
+            return None
+        if arrived.unpack is not None:
+            try:
+                data = arrived.unpack(data, min(LIGHT_BYTES, self._limits.decompressed))
+            except Refusal as refusal:
+                if refusal.cause is Cause.TOO_LARGE:
+                    return None
+                raise
+        return data if is_light(data, is_json=arrived.is_json) else None
+
+    async def _check_elsewhere(
+        self, arrived: Arrived, place: Place, grow: Callable[[int], None]
+    ) -> Checked:
+        try:
+            data = arrived.data
+            if arrived.unpack is not None:
+                most = unpacked_bytes(len(data), self._limits)
+                data = await self._aside(arrived.unpack, data, most)
+                grow(max(0, len(data) - len(arrived.data)))
+            for _ in range(_TRIES):
+                with contextlib.suppress(EOFError, OSError):
+                    return await self._ask(arrived.signal, data, is_json=arrived.is_json)
+            return Checked(Outcome.INVALID, text="the process that checks it did not survive it")
+        finally:
+            self._places.leave(place)
+
+    async def _ask(self, signal: Signal, data: bytes, *, is_json: bool) -> Checked:
+        if self._closed:
+            raise Refusal(Cause.UNAVAILABLE, "the server is stopping", retry_after_s=5.0)
+        checker = self._idle.pop() if self._idle else _Checker(self._request_limits)
+        self._busy.add(checker)
+        slow = asyncio.get_running_loop().call_later(PATIENCE_S, checker.give_up)
+        try:
+            found = await self._aside(checker.ask, signal, data, is_json)
+        except BaseException:
+            checker.end()
+            if checker.given_up:
+                text = "the server is stopping" if self._closed else "checking it took too long"
+                raise Refusal(Cause.UNAVAILABLE, text, retry_after_s=5.0) from None
+            raise
+        finally:
+            slow.cancel()
+            self._busy.discard(checker)
+        if self._closed or checker.resident_bytes > _KEPT_BYTES:
+            checker.end()
+        else:
+            self._idle.append(checker)
+        return found
+
+    async def _aside(self, work: Callable[..., Done], *arguments: object) -> Done:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work, *arguments)
+
+    def _done(self, task: asyncio.Task[Checked]) -> None:
+        self._running.discard(task)
+        if not task.cancelled():
+            task.exception()  # whoever asked may have gone
+
+
+class _Checker:
+    """One process, asked by one thread at a time."""
+
+    def __init__(self, limits: RequestLimits) -> None:
+        numbers = (str(limits.max_records), str(limits.max_parts))
+        # In a session of its own: Ctrl-C is for the supervisor to hear.
+        self._process = subprocess.Popen(  # noqa: S603 - our own module
+            [sys.executable, *COMMAND, *numbers],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            start_new_session=True,
+        )
+        self.given_up = False
+
+    @property
+    def resident_bytes(self) -> int:
+        """Its memory."""
+        return resident_bytes(self._process.pid)
+
+    def ask(self, signal: Signal, data: bytes, is_json: bool) -> Checked:
+        """Its answer; EOFError, OSError: it has died."""
+        questions, answers = self._process.stdin, self._process.stdout
+        assert questions is not None
+        assert answers is not None
+        questions.write(QUESTION.pack(SIGNALS.index(signal), is_json, len(data)))
+        questions.write(data)
+        questions.flush()
+        head = answers.read(ANSWER.size)
+        if len(head) < ANSWER.size:
+            raise EOFError("the process that checks is no more")
+        outcome, records, rejected, text_bytes, length = ANSWER.unpack(head)
+        text = answers.read(text_bytes).decode()
+        if length != AS_IT_CAME:
+            data = answers.read(length)
+            if len(data) < length:
+                raise EOFError("the process that checks is no more")
+        return Checked(Outcome(outcome), data, records, rejected, text)
+
+    def give_up(self) -> None:
+        """Whoever asks it gets an EOFError."""
+        self.given_up = True
+        self._process.kill()
+
+    def end(self) -> None:
+        """It is killed: a check leaves nothing behind."""
+        self._process.kill()
+        self._process.wait()
+        for pipe in (self._process.stdin, self._process.stdout):
+            assert pipe is not None
+            with contextlib.suppress(OSError):  # what was not sent cannot be
+                pipe.close()
+
+
+def unpacked_bytes(size: int, limits: Limits) -> int:
+    """The most that so many bytes may become."""
+    return min(limits.decompressed, max(FREE_BYTES, size * limits.ratio))
+
+
+def is_light(data: bytes, *, is_json: bool) -> bool:
+    """Whether it is checked within a few milliseconds."""
+    if len(data) > (LIGHT_JSON_BYTES if is_json else LIGHT_BYTES):
+        return False
+    if is_json:
+        return sum(map(data.count, (b",", b"{", b"["))) <= LIGHT_VALUES
+    return len(data) <= SMALL_BYTES or not may_be_dense(data)
+
+
+def _sound(found: Checked) -> Checked:
+    if found.outcome is Outcome.SOUND:
+        return found
+    cause = Cause.INVALID if found.outcome is Outcome.INVALID else Cause.TOO_LARGE
+    raise Refusal(cause, found.text)

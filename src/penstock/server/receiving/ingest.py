@@ -1,0 +1,93 @@
+"""From a request that was checked to a durable message: the same for gRPC and HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Final, Protocol
+
+from penstock.model.errors import PenstockError
+from penstock.server.receiving.refusals import Cause, Refusal, refusal_of
+
+if TYPE_CHECKING:
+    from penstock.log.commit import Append
+    from penstock.otel.signals import Signal
+    from penstock.server.configuration.config import Limits
+    from penstock.server.keeping.stores import Stores
+    from penstock.server.receiving.checker import Checked
+    from penstock.server.receiving.repeats import Repeats, Storing
+    from penstock.store import Store
+
+_LOG = logging.getLogger(__name__)
+PATIENCE_S: Final = 2.0
+"""How long a request waits for room on disk before the client is asked to come again."""
+
+
+class WayIn(Protocol):
+    """Where requests go that were checked."""
+
+    async def take(self, signal: Signal, namespace: str, checked: Checked) -> None:
+        """Returns when the request is durable; Refusal says why it is not."""
+        ...
+
+
+class Ingest:
+    """One worker's way in. A cancelled request is stored whole or not at all."""
+
+    def __init__(self, stores: Stores, repeats: Repeats, limits: Limits) -> None:
+        self._stores = stores
+        self._repeats = repeats
+        self._left: set[asyncio.Task[None]] = set()
+        self._left_bytes = 0
+        """Of requests whose clients have gone, and which are being stored all the same."""
+        self._most_left_bytes = limits.in_flight
+
+    async def take(self, signal: Signal, namespace: str, checked: Checked) -> None:
+        """Returns when the request is durable; Refusal says why nothing of it was stored."""
+        if self._left_bytes > self._most_left_bytes:
+            text = f"{self._left_bytes} bytes of requests are being stored whose clients have gone"
+            raise Refusal(Cause.BUSY, text, retry_after_s=PATIENCE_S)
+        if not checked.records:
+            return
+        try:
+            async with self._stores.using(namespace, signal) as store:
+                await self._store(signal, store, checked.data)
+        except PenstockError as error:
+            raise refusal_of(error) from error
+
+    async def _store(self, signal: Signal, store: Store, data: bytes) -> None:
+        """Goes on when the client has gone: its retry must find that the request is stored."""
+        storing = await self._repeats.begin(signal, store.folder, data)
+        if storing is None:
+            return
+        stored = left = False
+        try:
+            append = await store.append_async(data, timeout=PATIENCE_S)
+            try:
+                await append.durable
+            except asyncio.CancelledError:
+                left = True
+                self._leave(storing, append, len(data))
+                raise
+            self._stores.check_owner(store)
+            stored = True
+        finally:
+            if not left:
+                storing.end(stored=stored)
+
+    def _leave(self, storing: Storing, append: Append, size: int) -> None:
+        task = asyncio.create_task(self._finish(storing, append, size))
+        self._left.add(task)
+        task.add_done_callback(self._left.discard)
+
+    async def _finish(self, storing: Storing, append: Append, size: int) -> None:
+        self._left_bytes += size
+        stored = False
+        try:
+            await append.durable
+            stored = True
+        except PenstockError as error:
+            _LOG.warning("a request whose client had gone was not stored: %s", error)
+        finally:
+            self._left_bytes -= size
+            storing.end(stored=stored)

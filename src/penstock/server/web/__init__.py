@@ -1,0 +1,1 @@
+"""The web port: health, metrics, status and the API."""

@@ -1,0 +1,98 @@
+"""The web port: health and metrics, and what is known of the workers."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Final
+
+from penstock import __version__
+from penstock.pipeline.flush.progress import read_progress
+from penstock.server.auth import Role
+from penstock.server.child import ANSWER_S
+from penstock.server.web.exposition import merge, pipeline_page
+from penstock.server.web.routing import Response, Route
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from penstock.server.child import Child
+    from penstock.server.configuration.config import Config
+    from penstock.server.web.routing import Request
+
+TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
+_FLUSH_S: Final = 60.0
+_ANSWER_S: Final = 5.0
+_FOR_ALL: Final = ("worker", "pressure", "disk_full")
+"""What anybody may know of a worker: why requests are put off, and nothing of others' data."""
+
+
+class Admin:
+    """Answers from what the workers report."""
+
+    def __init__(
+        self, config: Config, children: Sequence[Child], flight: Child | None = None
+    ) -> None:
+        self._config = config
+        self._flight = flight
+        self._children = children
+
+    def routes(self) -> list[Route]:
+        """Probes need no token; they learn no more than well or not."""
+        return [
+            Route("GET", "/healthz", self._health, tuple(Role), is_open=True),
+            Route("GET", "/readyz", self._ready, tuple(Role), is_open=True),
+            Route("GET", "/metrics", self._metrics, (Role.ADMIN,)),
+            Route("GET", "/api/v1/status", self._status, tuple(Role)),
+            Route("POST", "/api/v1/flush", self._flush, (Role.ADMIN,)),
+        ]
+
+    async def _health(self, request: Request) -> Response:
+        problems = await self._problems()
+        document: dict[str, Any] = {"healthy": not problems}
+        if request.caller.oversees:
+            document["problems"] = problems
+        return Response.of(document, 503 if problems else 200)
+
+    async def _ready(self, _: Request) -> Response:
+        ready = all(child.ready.is_set() for child in self._children)
+        return Response.of({"ready": ready}, 200 if ready else 503)
+
+    async def _metrics(self, _: Request) -> Response:
+        pages = [report["metrics"] for report in await self._reports("metrics", ANSWER_S) if report]
+        progress = await asyncio.to_thread(read_progress, self._config.data_dir)
+        page = merge([*pages, pipeline_page(progress)])
+        return Response(200, page.encode(), TEXT)
+
+    async def _status(self, request: Request) -> Response:
+        reports = [report for report in await self._reports("report") if report]
+        if not request.caller.oversees:
+            shown = [{k: v for k, v in report.items() if k in _FOR_ALL} for report in reports]
+            return Response.of({"version": __version__, "workers": shown})
+        workers = [{k: v for k, v in report.items() if k != "id"} for report in reports]
+        rates = [worker.get("rates", {}).get("requests_per_second", 0.0) for worker in workers]
+        about = {"version": __version__, "requests_per_second": round(sum(rates), 3)}
+        return Response.of({**about, "workers": workers})
+
+    async def _flush(self, _: Request) -> Response:
+        reports = await self._reports("flush", _FLUSH_S)
+        errors = [r.get("error", "") if r else "no answer" for r in reports]
+        failed = [error for error in errors if error]
+        return Response.of({"flushed": not failed, "errors": failed}, 503 if failed else 200)
+
+    async def _reports(
+        self, what: str, timeout_s: float = _ANSWER_S
+    ) -> list[dict[str, Any] | None]:
+        return list(await asyncio.gather(*(c.ask(what, timeout_s) for c in self._children)))
+
+    async def _problems(self) -> list[str]:
+        problems: list[str] = []
+        for child, report in zip(self._children, await self._reports("report"), strict=True):
+            if report is None or not child.ready.is_set():
+                problems.append(f"worker {child.number} does not answer")
+                continue
+            problems += report.get("failures", [])
+            if report.get("disk_full"):
+                problems.append("the disk is full")
+        if self._flight is not None and await self._flight.ask("ping", _ANSWER_S) is None:
+            problems.append(f"{self._flight.title} does not answer")
+        return list(dict.fromkeys(problems))  # what ails all of them is said once
