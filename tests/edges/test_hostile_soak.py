@@ -7,26 +7,27 @@ token of their own, as honest ones have.
 from __future__ import annotations
 
 import contextlib
-import itertools
+import json
 import os
 import statistics
+import subprocess
 import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import grpc
 import pytest
 
 from penstock.otel import Signal
-from tests.edges.dense import dense, dense_json, large, packed
-from tests.server import http2
-from tests.server.running import JSON, PROTOBUF, Server, resident_bytes, serving
+from tests.edges.hostile import TOKEN as HOSTILE
+from tests.server.running import PROTOBUF, ROOT, Server, resident_bytes, serving
 from tests.server.samples import logs
 
-T, L = Signal.TRACES, Signal.LOGS
+L = Signal.LOGS
 MIB = 2**20
 REQUESTS = int(os.environ.get("HOSTILE_REQUESTS", "100000"))
 SECONDS = float(os.environ.get("HOSTILE_SECONDS", "1800"))
@@ -34,7 +35,7 @@ QUIET_S = min(20.0, SECONDS)
 FLOOR_S = 0.05
 """A quiet run may be quicker than a busy machine lets anybody be."""
 MEMORY = 1024 * MIB
-HONEST, HOSTILE, OVERSEER = "honest-token", "hostile-token", "overseer-token"
+HONEST, OVERSEER = "honest-token", "overseer-token"
 ENDS: frozenset[str] = frozenset(
     [
         "400",
@@ -66,123 +67,6 @@ def server(tmp_path: Path) -> Iterator[Server]:
     }
     with serving(tmp_path / "data", "--workers=1", config=config) as started:
         yield started
-
-
-# --- hostile -----------------------------------------------------------------------------------
-
-
-def over_http(body: bytes, kind: str = PROTOBUF, **headers: str) -> Callable[[Server], str]:
-    """A request that is refused, or costs much."""
-    sent = L if kind == JSON else T
-
-    def send(server: Server) -> str:
-        heads = {"authorization": f"Bearer {HOSTILE}", **headers}
-        return str(server.post(sent, body, kind, **heads).status)
-
-    return send
-
-
-def over_grpc(body: bytes) -> Callable[[Server], str]:
-    """The same."""
-
-    def send(server: Server) -> str:
-        try:
-            server.export(T, body, authorization=f"Bearer {HOSTILE}")
-        except grpc.RpcError as error:
-            return str(error.code().name)
-        return "200"
-
-    return send
-
-
-def announced(server: Server) -> str:
-    """A gigabyte is announced, and a part of it sent."""
-    head = f"POST /v1/traces HTTP/1.1\r\nhost: x\r\ncontent-type: {PROTOBUF}\r\n"
-    head += f"authorization: Bearer {HOSTILE}\r\ncontent-length: {1024 * MIB}\r\n\r\n"
-    with server.socket() as connection:
-        connection.sendall(head.encode() + bytes(1000))
-        return connection.recv(100).split(b" ", 2)[1].decode()
-
-
-def unfinished(server: Server) -> str:
-    """Calls whose messages do not end."""
-    connection = http2.Connection(server.socket("grpc"))
-    bearer = {"authorization": f"Bearer {HOSTILE}"}
-    for stream in range(1, 20, 2):
-        connection.begin_call(stream, T.grpc_method, **bearer)
-        connection.send(stream, b"\0" + (15 * MIB).to_bytes(4, "big"))
-        connection.send(stream, bytes(16_384))
-    connection.close()
-    return "gone"
-
-
-COSTLY: dict[str, Callable[[Server], str]] = {
-    "gzip": over_http(packed("gzip", dense(30_000_000)), content_encoding="gzip"),
-    "zstd": over_http(packed("zstd", dense(30_000_000)), content_encoding="zstd"),
-    "dense gzip": over_http(packed("gzip", dense(3_000_000)), content_encoding="gzip"),
-    "dense JSON": over_http(packed("gzip", dense_json(200_000)), JSON, content_encoding="gzip"),
-    "gRPC": over_grpc(packed("gzip", dense(3_000_000))),
-    "gRPC deflate": over_grpc(packed("deflate", dense(30_000_000))),
-    "large": over_http(large(T, 8000)),
-}
-CHEAP: dict[str, Callable[[Server], str]] = {
-    "many small parts": over_http(dense(8000)),
-    "members": over_http(packed("gzip", b"") * 5000, content_encoding="gzip"),
-    "announced": announced,
-    "unfinished": unfinished,
-    "garbage": over_http(b"\xff" * 300),
-}
-
-
-KINDS = COSTLY | CHEAP
-ROUNDS = 10
-"""Of the cheap ones for each round of the costly ones, which take turns of a second or so."""
-
-
-class Attack:
-    """So many requests of all kinds, by some clients."""
-
-    def __init__(self, server: Server, count: int, seconds: float) -> None:
-        self.ends: dict[str, Counter[str]] = {name: Counter() for name in KINDS}
-        self.errors: list[BaseException] = []
-        self._server = server
-        self._left = itertools.count(1 - count)
-        self._kinds = itertools.cycle([*COSTLY, *[*CHEAP] * ROUNDS])
-        self._end = time.monotonic() + seconds
-        self._lock = threading.Lock()
-        self._threads = [threading.Thread(target=self._run) for _ in range(16)]
-
-    @property
-    def sent(self) -> int:
-        """How many were answered, or given up."""
-        return sum(counts.total() for counts in self.ends.values())
-
-    def run(self, meanwhile: Callable[[], None]) -> None:
-        """Returns at the end of it."""
-        for thread in self._threads:
-            thread.start()
-        while any(thread.is_alive() for thread in self._threads):
-            meanwhile()
-            time.sleep(0.2)
-        for thread in self._threads:
-            thread.join()
-
-    def _next(self) -> str | None:
-        with self._lock:
-            over = next(self._left) > 0 or time.monotonic() > self._end
-            return None if over else next(self._kinds)
-
-    def _run(self) -> None:
-        while (name := self._next()) is not None:
-            try:
-                end = KINDS[name](self._server)
-            except (ConnectionError, TimeoutError):
-                end = "gone"
-            except BaseException as error:  # noqa: BLE001 - the test looks at it
-                self.errors.append(error)
-                return
-            with self._lock:
-                self.ends[name][end] += 1
 
 
 # --- honest ------------------------------------------------------------------------------------
@@ -244,12 +128,35 @@ class Honest:
             self.others[end] += 1
 
 
-def report(attack: Attack, quiet: Honest, honest: Honest, peak: int) -> None:
+class Outcome(NamedTuple):
+    """What became of the hostile requests, and how much memory the worker had at most."""
+
+    ends: dict[str, dict[str, int]]
+    errors: list[str]
+    peak: int
+
+
+def attack(server: Server, worker: int) -> Outcome:
+    """By another process, whose interpreter is not that of the honest clients."""
+    ports = [str(server.ready["http"]), str(server.ready["grpc"])]
+    command = [sys.executable, "-m", "tests.edges.hostile", *ports, str(REQUESTS), str(SECONDS)]
+    peak = 0
+    with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT) as process:
+        assert process.stdout is not None
+        while process.poll() is None:
+            peak = max(peak, resident_bytes(worker))
+            time.sleep(0.2)
+        found = json.load(process.stdout)
+    return Outcome(found["ends"], found["errors"], peak)
+
+
+def report(outcome: Outcome, quiet: Honest, honest: Honest) -> None:
     """What was measured, for whoever runs it."""
+    sent = sum(sum(each.values()) for each in outcome.ends.values())
     sys.stderr.write(
-        f"{attack.sent} hostile: {attack.ends}\n"
+        f"{sent} hostile: {outcome.ends}\n"
         f"{len(honest.times_s)} honest: p99 {honest.p99_s:.4f} s, {quiet.p99_s:.4f} s when quiet\n"
-        f"most memory of the worker: {peak // MIB} MiB\n"
+        f"most memory of the worker: {outcome.peak // MIB} MiB\n"
     )
 
 
@@ -259,21 +166,13 @@ def test_honest_clients_do_not_notice_hostile_ones(server: Server) -> None:
     with Honest(server) as quiet:
         time.sleep(QUIET_S)
     status = server.get("/api/v1/status", authorization=f"Bearer {OVERSEER}").json
-    worker = status["workers"][0]["pid"]
-    peak = 0
-
-    def look() -> None:
-        nonlocal peak
-        peak = max(peak, resident_bytes(worker))
-
-    attack = Attack(server, REQUESTS, SECONDS)
     with Honest(server) as honest:
-        attack.run(look)
-    report(attack, quiet, honest, peak)
-    assert not attack.errors
-    assert all(attack.ends.values()), "a kind was never sent"
-    assert all(set(ends) <= ENDS | {"200"} for ends in attack.ends.values())
+        outcome = attack(server, status["workers"][0]["pid"])
+    report(outcome, quiet, honest)
+    assert not outcome.errors
+    assert all(outcome.ends.values()), "a kind was never sent"
+    assert all(set(ends) <= ENDS | {"200"} for ends in outcome.ends.values())
     assert not honest.others
     assert not quiet.others
     assert honest.p99_s <= 2 * max(quiet.p99_s, FLOOR_S)
-    assert peak < MEMORY
+    assert outcome.peak < MEMORY

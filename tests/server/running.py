@@ -42,15 +42,79 @@ class Answer(NamedTuple):
         return json.loads(self.body)
 
 
-class Server:
+class Reached:
+    """A server that runs somewhere, by its ports."""
+
+    def __init__(self, ready: dict[str, Any]) -> None:
+        self._ready = ready
+        self.tls: ssl.SSLContext | None = None
+        self.channel_credentials: grpc.ChannelCredentials | None = None
+
+    def connection(self, port: str = "http") -> http.client.HTTPConnection:
+        """To one of its ports."""
+        number = self._ready[port]
+        if self.tls is None:
+            return http.client.HTTPConnection("127.0.0.1", number, timeout=PATIENCE_S)
+        return http.client.HTTPSConnection(
+            "127.0.0.1", number, timeout=PATIENCE_S, context=self.tls
+        )
+
+    def get(self, path: str, **headers: str) -> Answer:
+        """From its web port."""
+        return self.ask("GET", path, port="web", headers=_names(headers))
+
+    def post(self, sent: Signal, body: bytes, kind: str = PROTOBUF, **headers: str) -> Answer:
+        """A request over HTTP; `content_encoding` is the header `content-encoding`."""
+        heads = {"content-type": kind, **_names(headers)}
+        return self.ask("POST", sent.http_path, body, headers=heads)
+
+    def ask(
+        self,
+        method: str,
+        path: str,
+        body: bytes | None = None,
+        *,
+        port: str = "http",
+        headers: dict[str, str] | None = None,
+    ) -> Answer:
+        """One request on a connection of its own."""
+        connection = self.connection(port)
+        with contextlib.closing(connection):
+            connection.request(method, path, body, headers or {})
+            return answer_of(connection.getresponse())
+
+    def socket(self, port: str = "http") -> socket.socket:
+        """A bare connection."""
+        return socket.create_connection(("127.0.0.1", self._ready[port]), PATIENCE_S)
+
+    @contextlib.contextmanager
+    def channel(self, **options: int) -> Iterator[grpc.Channel]:
+        """To its gRPC port; `max_send_message_length` is `grpc.max_send_message_length`."""
+        target = f"127.0.0.1:{self._ready['grpc']}"
+        # Without this, channels of one process would share connections.
+        pairs = [("grpc.use_local_subchannel_pool", 1)]
+        pairs += [(f"grpc.{name}", value) for name, value in options.items()]
+        made = (
+            grpc.insecure_channel(target, pairs)
+            if self.channel_credentials is None
+            else grpc.secure_channel(target, self.channel_credentials, pairs)
+        )
+        with made as channel:
+            yield channel
+
+    def export(self, sent: Signal, data: bytes, **metadata: str) -> Any:
+        """A request over gRPC; its response, or grpc.RpcError."""
+        with self.channel() as channel:
+            return export(channel, sent, data, **metadata)
+
+
+class Server(Reached):
     """A running `penstock serve`."""
 
     def __init__(self, process: subprocess.Popen[bytes], errors: Path) -> None:
+        super().__init__({})
         self.process = process
         self._errors = errors
-        self._ready: dict[str, Any] = {}
-        self.tls: ssl.SSLContext | None = None
-        self.channel_credentials: grpc.ChannelCredentials | None = None
 
     # --- its life ------------------------------------------------------------------------------
 
@@ -150,65 +214,6 @@ class Server:
         lines = self.get("/metrics").body.decode().splitlines()
         found = [line for line in lines if line.startswith((f"{name} ", f"{name}{{"))]
         return sum(float(e.rpartition(" ")[2]) for e in found if all(p in e for p in parts))
-
-    # --- talking to it -------------------------------------------------------------------------
-
-    def connection(self, port: str = "http") -> http.client.HTTPConnection:
-        """To one of its ports."""
-        number = self._ready[port]
-        if self.tls is None:
-            return http.client.HTTPConnection("127.0.0.1", number, timeout=PATIENCE_S)
-        return http.client.HTTPSConnection(
-            "127.0.0.1", number, timeout=PATIENCE_S, context=self.tls
-        )
-
-    def get(self, path: str, **headers: str) -> Answer:
-        """From its web port."""
-        return self.ask("GET", path, port="web", headers=_names(headers))
-
-    def post(self, sent: Signal, body: bytes, kind: str = PROTOBUF, **headers: str) -> Answer:
-        """A request over HTTP; `content_encoding` is the header `content-encoding`."""
-        heads = {"content-type": kind, **_names(headers)}
-        return self.ask("POST", sent.http_path, body, headers=heads)
-
-    def ask(
-        self,
-        method: str,
-        path: str,
-        body: bytes | None = None,
-        *,
-        port: str = "http",
-        headers: dict[str, str] | None = None,
-    ) -> Answer:
-        """One request on a connection of its own."""
-        connection = self.connection(port)
-        with contextlib.closing(connection):
-            connection.request(method, path, body, headers or {})
-            return answer_of(connection.getresponse())
-
-    def socket(self, port: str = "http") -> socket.socket:
-        """A bare connection."""
-        return socket.create_connection(("127.0.0.1", self._ready[port]), PATIENCE_S)
-
-    @contextlib.contextmanager
-    def channel(self, **options: int) -> Iterator[grpc.Channel]:
-        """To its gRPC port; `max_send_message_length` is `grpc.max_send_message_length`."""
-        target = f"127.0.0.1:{self._ready['grpc']}"
-        # Without this, channels of one process would share connections.
-        pairs = [("grpc.use_local_subchannel_pool", 1)]
-        pairs += [(f"grpc.{name}", value) for name, value in options.items()]
-        made = (
-            grpc.insecure_channel(target, pairs)
-            if self.channel_credentials is None
-            else grpc.secure_channel(target, self.channel_credentials, pairs)
-        )
-        with made as channel:
-            yield channel
-
-    def export(self, sent: Signal, data: bytes, **metadata: str) -> Any:
-        """A request over gRPC; its response, or grpc.RpcError."""
-        with self.channel() as channel:
-            return export(channel, sent, data, **metadata)
 
 
 def export(
