@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from penstock.client.server_file import RunningServer
 from penstock.lake.seen import write_seen
 from penstock.lake.settings import LakeSettings
 from penstock.model.positions import Position, SourcePartition
 from penstock.pipeline.flush.repeat_window import RepeatWindow
-from penstock.query.server_file import RunningServer
 from penstock.server.keeping.registrations import Registered, Registrations
 from penstock.server.receiving.repeats import Table
 from penstock.storage import LocalFiles

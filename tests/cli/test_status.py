@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from penstock.client import RemoteSubscriber
 from penstock.otel import Signal
-from penstock.query.remote import RemoteSubscriber
 from tests.cli.running import run
 from tests.pipeline.flush.helpers import without_spark
 from tests.pipeline.helpers import LOGS, Data, spans

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from penstock.client import RemoteSubscriber
 from penstock.otel import Signal
-from penstock.query.remote import RemoteSubscriber
 from tests.server.running import Server, serving
 from tests.server.samples import sample
 

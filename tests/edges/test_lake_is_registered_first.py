@@ -8,8 +8,8 @@ from typing import Any
 import pyarrow.flight as pf
 import pytest
 
+from penstock.client import RemoteSubscriber
 from penstock.otel import Signal
-from penstock.query.remote import RemoteSubscriber
 from tests.cli.running import run
 from tests.cli.test_pipeline import session, warm
 from tests.patience import until

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from penstock.client import RemoteSubscriber
 from penstock.otel import Signal
-from penstock.query.remote import RemoteSubscriber
 from tests.server.running import serving, stored_names
 from tests.server.samples import sample, traces
 

@@ -11,8 +11,8 @@ import grpc
 import pyarrow.flight as pf
 import pytest
 
+from penstock.client import RemoteSubscriber
 from penstock.otel import Signal
-from penstock.query.remote import RemoteSubscriber
 from tests.server.running import PROTOBUF, Server, serving, until
 from tests.server.samples import traces
 

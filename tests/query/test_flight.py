@@ -15,6 +15,8 @@ import pyarrow as pa
 import pyarrow.flight as pf
 import pytest
 
+from penstock.client.server_file import FILE, RunningServer, own_ticks, running_server
+from penstock.client.workers import worker_client
 from penstock.lake.schemas import TABLES, table_of
 from penstock.lake.settings import LakeSettings
 from penstock.model.errors import ServerUnreachable
@@ -22,9 +24,7 @@ from penstock.otel import Signal
 from penstock.query import hot as hot_module
 from penstock.query.engine import ask
 from penstock.query.findings import Findings
-from penstock.query.flight import worker_client
 from penstock.query.hot import hot_rows
-from penstock.query.server_file import FILE, RunningServer, own_ticks, running_server
 from penstock.server.flight import hot_stream
 from penstock.server.flight.of_worker import WorkerFlight
 from penstock.storage import DataDirectory

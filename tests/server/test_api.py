@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from penstock.client import RemoteSubscriber
 from penstock.otel import Signal
-from penstock.query.remote import RemoteSubscriber
 from penstock.server.auth import Gate, Role
 from penstock.server.configuration.config import Config
 from penstock.server.querying.queries import Queries

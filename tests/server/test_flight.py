@@ -12,9 +12,9 @@ from typing import Any
 import pyarrow.flight as pf
 import pytest
 
+from penstock.client import RemoteDelivery, RemoteSubscriber
+from penstock.client.workers import worker_client
 from penstock.otel import Signal, encode_bundle
-from penstock.query.flight import worker_client
-from penstock.query.remote import RemoteDelivery, RemoteSubscriber
 from tests.server.certificates import OPENSSL, make_authority, make_certificate
 from tests.server.running import Server, children_of, serving, stored_names, until
 from tests.server.samples import logs, metrics, traces

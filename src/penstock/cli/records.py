@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING, Any, Final
 from penstock.archive.uploader import CHECKPOINT_NAME as ARCHIVED
 from penstock.cli.feeds import installed
 from penstock.cli.inspect_store import describe_budget, time_text
+from penstock.client.server_file import FILE as SERVER_FILE
 from penstock.model.errors import Damaged, FormatError, LogLocked, PenstockError
-from penstock.query.server_file import FILE as SERVER_FILE
 from penstock.server.keeping.capping import LEDGER
 from penstock.server.keeping.registrations import FILE as REGISTRATIONS_FILE
 from penstock.storage import DataDirectory, LocalFiles

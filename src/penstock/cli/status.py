@@ -24,7 +24,7 @@ from penstock.server.configuration.lakes import lake_settings
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from penstock.query.server_file import RunningServer
+    from penstock.client.server_file import RunningServer
 
 _ANSWER_S: Final = 5.0
 
@@ -56,7 +56,7 @@ def status(data_dir: Path, file: Path | None, as_json: bool) -> None:
 
 def server_status(root: Path) -> dict[str, Any]:
     """Whether one runs, and how it is. Asked through its own sockets: no token is needed."""
-    from penstock.query.server_file import running_server
+    from penstock.client.server_file import running_server
 
     server = running_server(root)
     if server is None:
@@ -79,7 +79,7 @@ def server_status(root: Path) -> dict[str, Any]:
 def _reports(root: Path, server: RunningServer) -> tuple[list[dict[str, Any]], list[str]]:
     import pyarrow.flight as pf
 
-    from penstock.query.flight import worker_client
+    from penstock.client.workers import worker_client
 
     reports, problems = list[dict[str, Any]](), list[str]()
     for number in range(server.workers):

@@ -10,8 +10,7 @@ The statement:
 
 The tiers:
     tiers         what each has at one moment, each row in one of them
-    hot, tails    the log's tail, decoded; and remembered until it is sealed
-    flight, server_file    the log's tail, asked for from a server that runs
+    hot, tails    the log's tail, decoded, from its files or a server that runs; and remembered
     opening, warm, segments, pieces    sealed segments, decoded as far as needed, and remembered
     cold, files, pruning    files of the lake: which of them, and whose rows
     bloom, filters    which files may have a trace
@@ -28,6 +27,5 @@ The answer:
     results       rows as people and programs want them
 
 For others:
-    remote        a subscriber on another machine
     shares        a table over all tiers in shares, as Spark reads it
 """

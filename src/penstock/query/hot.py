@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow.compute as pc
 
+from penstock.client.server_file import running_server
+from penstock.client.workers import NOT_OPEN, hot_messages
 from penstock.lake.rows import Origin, row_batches
 from penstock.log.cache import Batch
 from penstock.log.follow import FolderReader
 from penstock.model.errors import DataMoved, OffsetUnavailable, PenstockError, ServerUnreachable
 from penstock.otel import decode_requests
-from penstock.query.flight import NOT_OPEN, hot_messages
-from penstock.query.server_file import running_server
 from penstock.storage import DataDirectory
 from penstock.storage.files import LocalFiles
 from penstock.store.messages import decode_bundle, decode_raw

@@ -10,15 +10,15 @@ import signal
 import sys
 from typing import TYPE_CHECKING, Final
 
-from penstock.model.errors import InvalidSetting, PenstockError
-from penstock.model.settings import MIB
-from penstock.query.server_file import (
+from penstock.client.server_file import (
     FLIGHT_SOCKET,
     SOCKETS,
     RunningServer,
     own_ticks,
     remove_server_file,
 )
+from penstock.model.errors import InvalidSetting, PenstockError
+from penstock.model.settings import MIB
 from penstock.server.auth import read_tokens
 from penstock.server.certificates import certificates_of
 from penstock.server.child import Child, FlightChild

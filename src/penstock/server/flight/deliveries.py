@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow as pa
 
+from penstock.client.subscriber import DELIVERIES
 from penstock.model.errors import InvalidArgument, StoreFull
-from penstock.query.remote import DELIVERIES
 from penstock.store.messages import encode_bundle
 
 if TYPE_CHECKING:

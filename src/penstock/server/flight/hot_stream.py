@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
+from penstock.client.workers import SCHEMA
 from penstock.model.errors import OffsetUnavailable
-from penstock.query.flight import SCHEMA
 from penstock.store.messages import encode_bundle
 
 if TYPE_CHECKING:

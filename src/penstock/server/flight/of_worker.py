@@ -1,7 +1,7 @@
 """A worker's Arrow Flight service, on a socket in the data directory that its owner may open.
 
 Handlers run in threads of their own; they refer to what a store has and never wait for ingest.
-What is asked is described in `query.flight` and `query.remote`.
+What is asked is described in `client.workers` and `client.subscriber`.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import pyarrow.flight as pf
 
+from penstock.client.server_file import SOCKETS
+from penstock.client.subscriber import DELIVERIES
+from penstock.client.workers import END, NOT_OPEN, SCHEMA, socket_name
 from penstock.model.errors import InvalidArgument, PenstockError, SubscriberUnknown
 from penstock.model.topics import Topic
-from penstock.query.flight import END, NOT_OPEN, SCHEMA, socket_name
-from penstock.query.remote import DELIVERIES
-from penstock.query.server_file import SOCKETS
 from penstock.server.flight.deliveries import ANSWERS, MOST_HELD, Deliveries
 from penstock.server.flight.hot_stream import HotStream
 from penstock.server.keeping.registrations import MAY_REGISTER, TOO_MANY

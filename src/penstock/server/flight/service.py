@@ -4,7 +4,7 @@ Tokens, namespaces and TLS are those of every port. Bundles and answers pass thr
 that has the partition.
 
     ticket := {"table": spans | logs | metrics, "tiers": [hot, warm]?, "partial": bool?}    rows
-            | {"subscribe": …}                                                see `query.remote`
+            | {"subscribe": …}                                           see `client.subscriber`
 
 Rows are whole or the stream ends in an error that names what cannot be read, unless `partial`.
 """
@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow.flight as pf
 
+from penstock.client.server_file import FLIGHT_SOCKET
+from penstock.client.workers import worker_client
 from penstock.model.errors import ServerUnreachable
-from penstock.query.flight import worker_client
-from penstock.query.server_file import FLIGHT_SOCKET
 from penstock.server.auth import NAMESPACE_HEADER, Caller, Gate, Role, Standing
 from penstock.server.configuration.lakes import lake_settings
 from penstock.server.flight.of_worker import (

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
+from penstock.client.server_file import SOCKETS
 from penstock.model.errors import ServerUnreachable
-from penstock.query.server_file import SOCKETS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     import pyarrow.flight as pf
 
-    from penstock.query.server_file import RunningServer
+    from penstock.client.server_file import RunningServer
     from penstock.storage import Partition
 
 SCHEMA: Final = pa.schema(

@@ -1,0 +1,31 @@
+"""What talks to a running server, from this machine or another.
+
+    server_file   DATA/server.json: where the server of a data directory is, while it runs
+    workers       its workers, asked over sockets in the data directory: hot rows, how they are
+    subscriber    bundles over the Flight port, each answered by its holder
+
+Importing the package costs nothing; each name brings what it needs with its first use.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from penstock.client.subscriber import RemoteDelivery as RemoteDelivery
+    from penstock.client.subscriber import RemoteSubscriber as RemoteSubscriber
+
+_HOMES = {
+    "RemoteDelivery": "subscriber",
+    "RemoteSubscriber": "subscriber",
+}
+__all__ = list(_HOMES)
+
+
+def __getattr__(name: str) -> object:
+    """Imports a name with its first use."""
+    if name in _HOMES:
+        import importlib
+
+        return getattr(importlib.import_module(f"penstock.client.{_HOMES[name]}"), name)
+    raise AttributeError(f"module 'penstock.client' has no attribute {name!r}")
