@@ -1,18 +1,23 @@
 """The documentation says what is so: its commands, tables, examples and links are checked here.
 
-`python -m tests.test_docs` rewrites docs/cli.md from the `--help` of every command.
+`python -m tests.test_docs` rewrites docs/cli.md from the `--help` of every command, the list of
+decisions from their titles, and the table of packages from what they say of themselves.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import enum
+import importlib
+import importlib.util
+import itertools
 import json
 import os
 import re
 import struct
 import subprocess
 import sys
+import tomllib
 import uuid
 from itertools import pairwise
 from pathlib import Path
@@ -62,7 +67,9 @@ DOCS = ROOT / "docs"
 CLI_PAGE = DOCS / "cli.md"
 PAGES = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md"), *(ROOT / "examples").rglob("*.md")])
 EXAMPLES = sorted((ROOT / "examples").rglob("*.py"))
-DECISIONS = sorted((DOCS / "decisions").glob("*.md"))
+DECISIONS = sorted((DOCS / "decisions").glob("0*.md"))
+DECISIONS_PAGE = DOCS / "decisions" / "README.md"
+ARCHITECTURE = DOCS / "architecture.md"
 DECISION_HEADINGS = ["Context", "Decision", "Consequences", "Alternatives turned down"]
 
 MIB = 1024 * 1024
@@ -127,6 +134,71 @@ def python_blocks() -> Iterator[tuple[str, str]]:
         blocks = [fence.text for fence in fences(page) if fence.language == "python"]
         for number, block in enumerate(blocks, 1):
             yield f"{page.relative_to(ROOT)}:{number}", block
+
+
+# --- the packages ------------------------------------------------------------------------------
+
+
+def layers() -> list[str]:
+    """The packages in the order in which data meets them: the order of the layering rule."""
+    rules = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
+    rows = [row.split(" | ") for row in rules["contracts"][0]["layers"]]
+    return [name.strip().removeprefix("penstock.") for row in reversed(rows) for name in row]
+
+
+def with_packages(page: str) -> str:
+    """The page, with the table of packages as they describe themselves: their first sentences."""
+    table = [
+        f"| `{name}` | {importlib.import_module(f'penstock.{name}').__doc__.splitlines()[0]} |"
+        for name in layers()
+    ]
+    head = "| package | what it is |\n|---|---|\n"
+    before, after = page.split(head)
+    rest = after.splitlines(keepends=True)
+    kept = "".join(itertools.dropwhile(lambda line: line.startswith("|"), rest))
+    return f"{before}{head}{chr(10).join(table)}\n{kept}"
+
+
+def test_the_packages_of_the_architecture_are_those_that_there_are() -> None:
+    """All of them, in their order, in their own words."""
+    folders = {path.parent.name for path in (ROOT / "src" / "penstock").glob("*/__init__.py")}
+    assert set(layers()) == folders
+    assert ARCHITECTURE.read_text() == with_packages(ARCHITECTURE.read_text())
+
+
+def test_the_modules_on_the_way_of_a_span_exist() -> None:
+    """Each hop names modules that there are."""
+    for _, modules, *_ in table_rows(ARCHITECTURE, "hop"):
+        for name in modules.split(", "):
+            assert importlib.util.find_spec(f"penstock.{name}"), name
+
+
+def render_decisions() -> str:
+    """docs/decisions/README.md, from the titles of the notes."""
+    titles = [note.read_text().splitlines()[0].removeprefix("# ") for note in DECISIONS]
+    numbered = [title.split(". ", 1) for title in titles]
+    links = [
+        f"- [{number}]({note.name}) {title}"
+        for note, (number, title) in zip(DECISIONS, numbered, strict=True)
+    ]
+    return "\n".join(
+        [
+            "# Decisions",
+            "",
+            "<!-- Written by `python -m tests.test_docs`; do not edit. -->",
+            "",
+            "What was decided, why, what follows, and what was turned down. A note stays as it is;",
+            "a later one may replace it.",
+            "",
+            *links,
+            "",
+        ]
+    )
+
+
+def test_the_list_of_decisions_is_current() -> None:
+    """Every note is in it."""
+    assert DECISIONS_PAGE.read_text() == render_decisions()
 
 
 # --- the command line --------------------------------------------------------------------------
@@ -314,10 +386,9 @@ def test_the_bounds_of_the_security_page_are_those_of_the_server() -> None:
     assert bounds <= {key for key, *_ in rows}
 
 
-@pytest.mark.parametrize("page", [ROOT / "README.md", DOCS / "settings.md"], ids=lambda p: p.name)
-def test_the_durability_table_is_complete(page: Path) -> None:
+def test_the_durability_table_is_complete() -> None:
     """Every durability mode is explained, the default first."""
-    modes = [row[0].split()[0] for row in table_rows(page, "durability")]
+    modes = [row[0].split()[0] for row in table_rows(DOCS / "settings.md", "durability")]
     assert modes == [mode.value for mode in Durability]
     assert modes[0] == LogSettings().durability.value
 
@@ -541,3 +612,5 @@ def test_every_page_is_reachable_from_the_readme() -> None:
 
 if __name__ == "__main__":
     CLI_PAGE.write_text(render_cli_page())
+    DECISIONS_PAGE.write_text(render_decisions())
+    ARCHITECTURE.write_text(with_packages(ARCHITECTURE.read_text()))
