@@ -13,7 +13,8 @@ import pytest
 from penstock.lake import page_reader
 from penstock.lake.page_reader import PageReader
 from penstock.lake.references import references
-from penstock.lake.verify import LakeDamage, LakeReport, lake_bytes, verify_lake, verify_parquet
+from penstock.lake.verify import lake_bytes, verify_lake, verify_parquet
+from penstock.model.damage import Damage, DamageReport
 
 from .helpers import DAY, NEXT_DAY, Flush, compact, spans
 
@@ -45,7 +46,7 @@ def metadata_files(warehouse: Path, pattern: str) -> list[Path]:
     return sorted(found, key=lambda path: path.stat().st_mtime_ns, reverse=True)
 
 
-def only_damage(warehouse: Path) -> LakeDamage:
+def only_damage(warehouse: Path) -> Damage:
     """The one damage that there is."""
     (damage,) = verify_lake(warehouse).damage
     return damage
@@ -72,7 +73,7 @@ def test_missing_file_costs_its_rows(warehouse: Path) -> None:
     """The others are counted."""
     gone = data_files(warehouse)[1]
     gone.unlink()
-    assert only_damage(warehouse) == LakeDamage(
+    assert only_damage(warehouse) == Damage(
         str(gone), 0, "missing", "the file is missing", rows_lost=20
     )
     assert verify_lake(warehouse).rows == 50
@@ -201,7 +202,9 @@ def test_one_file_is_verified_by_itself(warehouse: Path) -> None:
     path = data_files(warehouse)[0]
     report = verify_parquet(path)
     size = path.stat().st_size
-    assert report == LakeReport(str(path.parent), 0, 1, size, 40)
+    assert report == DamageReport(
+        str(path.parent), lakes=1, files_checked=1, bytes_checked=size, rows=40
+    )
     path.write_bytes(b"PAR1 rubbish PAR1")
     assert [damage.kind for damage in verify_parquet(path).damage] == ["footer"]
 

@@ -10,9 +10,10 @@ import pytest
 from penstock.log import Log
 from penstock.log import checkpoint as ckpt
 from penstock.log.format import HEADER_BYTES, TRAILER_BYTES
-from penstock.log.verify import Damage, LogReport, repair_log, verify_file, verify_log
+from penstock.log.verify import repair_log, verify_file, verify_log
 from penstock.metrics import Metrics
 from penstock.model import LogSettings, SystemClock
+from penstock.model.damage import Damage, DamageReport, KnownLoss
 from penstock.model.errors import LogLocked
 from penstock.storage import LocalFiles
 from tests.log.small_logs import (
@@ -40,17 +41,12 @@ FIRSTS = (0, 20, 50)
 END = 60
 
 
-def verify(folder: Path) -> LogReport:
+def verify(folder: Path) -> DamageReport:
     """The report on the folder."""
     return verify_log(FILES, folder)
 
 
-def lost(report: LogReport) -> int:
-    """How many messages the damage cost."""
-    return sum(damage.messages_lost for damage in report.damage)
-
-
-def repair(folder: Path) -> LogReport:
+def repair(folder: Path) -> DamageReport:
     """The report after a repair."""
     repair_log(FILES, folder, SystemClock())
     return verify(folder)
@@ -70,14 +66,13 @@ def test_closed_log_is_sound(folder: Path) -> None:
     report = verify(folder)
     assert (report.sound, report.notes, report.known_losses) == (True, [], [])
     assert (report.files_checked, report.messages) == (4, END)
-    assert (report.start_offset, report.end_offset) == (0, END)
     assert report.bytes_checked == sum(wal(folder, first).stat().st_size for first in FIRSTS)
 
 
 def test_killed_log_is_sound(tmp_path: Path) -> None:
     """A file that was never finished is how every log looks while it is written."""
     report = verify(write_killed_log(tmp_path / "log"))
-    assert (report.sound, report.messages, report.end_offset) == (True, END, END)
+    assert (report.sound, report.messages) == (True, END)
 
 
 def test_torn_tail_is_a_note_and_no_damage(tmp_path: Path) -> None:
@@ -87,7 +82,7 @@ def test_torn_tail_is_a_note_and_no_damage(tmp_path: Path) -> None:
     with wal(folder, 50).open("ab") as file:
         file.write((59).to_bytes(8, "little") + b"\x20")
     report = verify(folder)
-    assert (report.sound, report.messages, report.end_offset) == (True, 59, 59)
+    assert (report.sound, report.messages) == (True, 59)
     assert "interrupted write" in report.notes[0]
 
 
@@ -96,7 +91,7 @@ def test_interrupted_finishing_is_no_damage(folder: Path) -> None:
     with wal(folder, 50).open("ab") as file:
         file.write(bytes(1000))
     report = verify(folder)
-    assert (report.damage, report.messages, report.end_offset) == ([], END, END)
+    assert (report.damage, report.messages) == ([], END)
 
 
 def test_open_log_is_sound(folder: Path) -> None:
@@ -104,7 +99,7 @@ def test_open_log_is_sound(folder: Path) -> None:
     with Log.open(folder, QUICK, metrics=Metrics()) as log:
         append(log, 5)
         report = verify(folder)
-    assert (report.sound, report.end_offset) == (True, END + 5)
+    assert (report.sound, report.messages) == (True, END + 5)
 
 
 def test_lost_checkpoint_is_a_note(folder: Path) -> None:
@@ -122,13 +117,13 @@ def test_log_that_retention_emptied_is_sound(folder: Path) -> None:
         log.set_floor(END)
         log.enforce_retention()
     report = verify(folder)
-    assert (report.sound, report.start_offset, report.end_offset) == (True, END, END)
+    assert (report.sound, report.messages) == (True, 0)
 
 
 def test_empty_folder_is_sound(tmp_path: Path) -> None:
     """There is nothing in it to be wrong."""
     report = verify(tmp_path)
-    assert (report.sound, report.files_checked, report.end_offset) == (True, 0, None)
+    assert (report.sound, report.files_checked, report.messages) == (True, 0, 0)
 
 
 # --- damage ------------------------------------------------------------------------------------
@@ -141,9 +136,9 @@ def test_damaged_message_is_found_where_it_is(folder: Path, first: int, offset: 
     report = verify(folder)
     size = len(message_for(offset)) + 16
     assert report.damage == [
-        Damage(wal(folder, first).name, position, "frames", f"{size} damaged bytes", offset, 1)
+        Damage(str(wal(folder, first)), position, "frames", f"{size} damaged bytes", offset, 1)
     ]
-    assert (report.messages, report.end_offset) == (END - 1, END)
+    assert (report.messages, report.messages_lost) == (END - 1, 1)
 
 
 def test_damage_over_several_frames_counts_them_all(folder: Path) -> None:
@@ -176,7 +171,7 @@ def test_one_damaged_header_copy_costs_no_message(folder: Path, position: int) -
     flip(wal(folder, 20), position + 20)
     report = verify(folder)
     assert [damage.kind for damage in report.damage] == ["header"]
-    assert (lost(report), report.messages) == (0, END)
+    assert (report.messages_lost, report.messages) == (0, END)
 
 
 def test_two_damaged_header_copies_cost_the_file(folder: Path) -> None:
@@ -184,8 +179,8 @@ def test_two_damaged_header_copies_cost_the_file(folder: Path) -> None:
     for position in (20, 2068):
         flip(wal(folder, 20), position)
     report = verify(folder)
-    assert {damage.file for damage in report.damage} == {wal(folder, 20).name}
-    assert (lost(report), report.messages, report.end_offset) == (30, 30, END)
+    assert {damage.file for damage in report.damage} == {str(wal(folder, 20))}
+    assert (report.messages_lost, report.messages) == (30, 30)
     assert not any("missing" in damage.detail for damage in report.damage)
 
 
@@ -195,17 +190,18 @@ def test_damaged_seal_costs_no_message(folder: Path, from_end: int) -> None:
     path = wal(folder, 20)
     flip(path, path.stat().st_size - from_end)
     report = verify(folder)
-    assert [(damage.file, damage.kind) for damage in report.damage] == [(path.name, "seal")]
-    assert (lost(report), report.messages) == (0, END)
+    assert [(damage.file, damage.kind) for damage in report.damage] == [(str(path), "seal")]
+    assert (report.messages_lost, report.messages) == (0, END)
 
 
 def test_missing_middle_file_costs_what_was_in_it(folder: Path) -> None:
     """Its neighbours say where it began and ended."""
     wal(folder, 20).unlink()
     report = verify(folder)
-    name = wal(folder, 20).name
-    assert report.damage == [Damage(name, 0, "missing", "the file is missing", 20, 30)]
-    assert (report.messages, report.end_offset) == (30, END)
+    assert report.damage == [
+        Damage(str(wal(folder, 20)), 0, "missing", "the file is missing", 20, 30)
+    ]
+    assert report.messages == 30
 
 
 def test_missing_last_file_is_known_from_the_checkpoint(folder: Path) -> None:
@@ -213,7 +209,7 @@ def test_missing_last_file_is_known_from_the_checkpoint(folder: Path) -> None:
     wal(folder, 50).unlink()
     (damage,) = verify(folder).damage
     assert (damage.file, damage.first_offset, damage.messages_lost) == (
-        wal(folder, 50).name,
+        str(wal(folder, 50)),
         50,
         10,
     )
@@ -227,7 +223,7 @@ def test_messages_removed_by_retention_are_not_counted_as_lost(folder: Path) -> 
         log.enforce_retention()
     wal(folder, END).unlink()
     report = verify(folder)
-    assert lost(report) == 5
+    assert report.messages_lost == 5
 
 
 @pytest.mark.parametrize(("first", "offset", "count"), [(0, 12, 8), (20, 45, 5), (50, 51, 9)])
@@ -237,9 +233,9 @@ def test_truncated_file_costs_what_was_cut_off(
     """The damage names the file that was cut, and where."""
     truncate_before(folder, first, offset)
     report = verify(folder)
-    assert lost(report) == count
+    assert report.messages_lost == count
     assert report.messages == END - count
-    assert {damage.file for damage in report.damage} == {wal(folder, first).name}
+    assert {damage.file for damage in report.damage} == {str(wal(folder, first))}
     (damage,) = [damage for damage in report.damage if damage.messages_lost]
     assert (damage.first_offset, damage.position) == (offset, frame_position(first, offset))
 
@@ -248,13 +244,13 @@ def test_file_truncated_within_a_frame_costs_that_frame_too(folder: Path) -> Non
     """A beginning without its end is no message."""
     with wal(folder, 20).open("r+b") as file:
         file.truncate(frame_position(20, 45) + 9)
-    assert lost(verify(folder)) == 5
+    assert verify(folder).messages_lost == 5
 
 
 def test_truncated_to_nothing_costs_the_file(folder: Path) -> None:
     """An empty file has no header."""
     wal(folder, 20).write_bytes(b"")
-    assert lost(verify(folder)) == 30
+    assert verify(folder).messages_lost == 30
 
 
 def test_file_under_another_name_is_not_taken_for_its_own(folder: Path) -> None:
@@ -262,7 +258,7 @@ def test_file_under_another_name_is_not_taken_for_its_own(folder: Path) -> None:
     shutil.copy(wal(folder, 0), wal(folder, 20))
     report = verify(folder)
     assert "begins at 0" in report.damage[0].detail
-    assert (lost(report), report.messages) == (30, 30)
+    assert (report.messages_lost, report.messages) == (30, 30)
 
 
 def test_file_of_another_log_is_not_taken_for_its_own(folder: Path, tmp_path: Path) -> None:
@@ -271,7 +267,7 @@ def test_file_of_another_log_is_not_taken_for_its_own(folder: Path, tmp_path: Pa
     shutil.copy(wal(other, 20), wal(folder, 20))
     report = verify(folder)
     assert "another log" in report.damage[0].detail
-    assert (lost(report), report.messages) == (30, 30)
+    assert (report.messages_lost, report.messages) == (30, 30)
 
 
 @pytest.mark.parametrize("text", [b"", b"{}", b"[]", b"\xff", b'{"version": 2}'])
@@ -279,8 +275,9 @@ def test_damaged_checkpoint_costs_no_message(folder: Path, text: bytes) -> None:
     """It is reported, and everything it said is in the files."""
     (folder / ckpt.NAME).write_bytes(text)
     report = verify(folder)
-    assert [(damage.file, damage.kind) for damage in report.damage] == [(ckpt.NAME, "checkpoint")]
-    assert (lost(report), report.messages) == (0, END)
+    (damage,) = report.damage
+    assert (damage.file, damage.kind) == (str(folder / ckpt.NAME), "checkpoint")
+    assert (report.messages_lost, report.messages) == (0, END)
 
 
 def test_files_of_other_names_are_passed_over(folder: Path) -> None:
@@ -376,7 +373,9 @@ def test_repaired_log_is_sound(
     assert not verify(folder).sound
     report = repair(folder)
     assert report.damage == []
-    assert {at for first, end in report.known_losses for at in range(first, end)} == gone
+    assert {
+        loss.first_offset + at for loss in report.known_losses for at in range(loss.messages_lost)
+    } == gone
 
 
 @every_damage
@@ -407,7 +406,7 @@ def test_repair_keeps_the_damaged_file(folder: Path) -> None:
     report = repair(folder)
     aside = wal(folder, 20).with_name(wal(folder, 20).name + ".damaged")
     assert aside.read_bytes() == damaged
-    assert report.notes == [f"{aside.name} was set aside by an earlier repair"]
+    assert report.notes == [f"{folder}: {aside.name} was set aside by an earlier repair"]
 
 
 def test_second_damage_is_set_aside_beside_the_first(folder: Path) -> None:
@@ -435,7 +434,7 @@ def test_known_loss_is_remembered_without_its_checkpoint(folder: Path) -> None:
     repair(folder)
     (folder / ckpt.NAME).unlink()
     report = verify(folder)
-    assert (report.damage, report.known_losses) == ([], [(33, 34)])
+    assert (report.damage, report.known_losses) == ([], [KnownLoss(str(folder), 33, 1)])
 
 
 def test_repair_waits_for_nobody(folder: Path) -> None:

@@ -10,12 +10,11 @@ from penstock.archive.status import ArchiveStatus, archive_status
 from penstock.archive.tiered import LiveLog, LogFolder, TieredReader, earliest_offset
 from penstock.archive.topics import ArchivedTopic, Topics, TopicSubscriber
 from penstock.archive.uploader import Uploader
-from penstock.archive.verify import ArchiveReport, verify_archive
+from penstock.archive.verify import verify_archive
 
 __all__ = [
     "DEFAULT_ROOT",
     "ArchiveReader",
-    "ArchiveReport",
     "ArchiveSettings",
     "ArchiveStatus",
     "ArchivedTopic",

@@ -6,10 +6,12 @@ import logging
 from typing import TYPE_CHECKING
 
 from penstock.archive import format as fmt
+from penstock.archive.claim import acquire_later
 from penstock.archive.encoder import ObjectDecoder
 from penstock.archive.identity import has_objects, identity_key, take_over
 from penstock.archive.objects import choose, stored_objects, undescribed
 from penstock.model.errors import ArchiveConflict, Damaged, FormatError
+from penstock.storage.metadata import Leases
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,6 +45,15 @@ async def rebuild_descriptors(catalog: Catalog, lease: Lease) -> tuple[list[Desc
     await lease.commit({identity_key(catalog): mark.identity.encode()})
     kept = {one.object_id for one in chosen}
     return chosen, unreadable + [one.object_id for one in found if one.object_id not in kept]
+
+
+async def rebuild_archive(catalog: Catalog, owner: str) -> tuple[list[Descriptor], list[str]]:
+    """The same for who has no lease of the partition: takes it for so long, or LeaseHeld."""
+    lease = await acquire_later(catalog, Leases(catalog.metadata), owner)
+    try:
+        return await rebuild_descriptors(catalog, lease)
+    finally:
+        await lease.release()
 
 
 async def adopt(catalog: Catalog, lease: Lease, last: Descriptor | None, end: int) -> int:

@@ -1,96 +1,128 @@
-"""Verifies an archive: descriptors, objects, every checksum, and that nothing is missing."""
+"""Verifies an archive: identity, descriptors, every byte of its objects, and what is missing."""
 
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from collections import defaultdict
+from typing import TYPE_CHECKING, Final
 
 from penstock.archive import format as fmt
 from penstock.archive.encoder import ObjectDecoder
-from penstock.model.errors import FormatError, ObjectMissing
+from penstock.archive.identity import identity_key, marked
+from penstock.archive.objects import stored_objects
+from penstock.model.damage import Damage, DamageReport
+from penstock.model.errors import ArchiveConflict, FormatError, InvalidTopic, ObjectMissing
+from penstock.model.topics import Topic, decode_part
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from penstock.archive.catalog import Catalog
     from penstock.archive.format import Descriptor
+    from penstock.storage.objects import ObjectInfo, ObjectStore
+
+LOST_METADATA: Final = "metadata"
+"""The kind of damage that can be repaired: objects that nobody describes."""
 
 
-@dataclass(frozen=True, slots=True)
-class ArchiveDamage:
-    """One thing that is wrong."""
+async def archive_objects(
+    objects: ObjectStore, root: str
+) -> dict[tuple[Topic, int], list[ObjectInfo]]:
+    """The objects of archives, by partition; names of other kinds are passed over."""
+    found: dict[tuple[Topic, int], list[ObjectInfo]] = defaultdict(list)
+    prefix = f"{root}/storage/topics/"
+    async for info in objects.list(prefix):
+        place = _place(info.key.removeprefix(prefix).split("/"))
+        if place is not None:
+            found[place].append(info)
+    return dict(found)
 
-    file: str
-    """The object's id, or the descriptor's key."""
-    position: int
-    kind: str
-    """`descriptor`, `gap`, `overlap`, `missing`, `size`, `header`, `block`, `checksum`, `lost`."""
-    detail: str
-    first_offset: int | None = None
-    messages_lost: int = 0
 
-
-@dataclass(slots=True)
-class ArchiveReport:
-    """What was found in the archive of one partition."""
-
-    path: str
-    objects: int = 0
-    bytes: int = 0
-    messages: int = 0
-    damage: list[ArchiveDamage] = field(default_factory=list)
-    orphans: list[str] = field(default_factory=list)
-    """Objects without a descriptor: harmless, and removed by the uploader's next cleaning."""
-
-    @property
-    def sound(self) -> bool:
-        """Whether every message that the descriptors promise can be read."""
-        return not self.damage
-
-    @property
-    def messages_lost(self) -> int:
-        """Of all damage together."""
-        return sum(damage.messages_lost for damage in self.damage)
+def _place(parts: list[str]) -> tuple[Topic, int] | None:
+    """`<ns>/<topic>[/partitions/<n>]/objects/e<epoch>/data-….frames`."""
+    if fmt.parse_object_id("/".join(parts[-2:])) is None or len(parts) not in (5, 7):
+        return None
+    try:
+        topic = Topic(decode_part(parts[0]), decode_part(parts[1]))
+        return topic, int(parts[3]) if len(parts) == 7 else 0
+    except (InvalidTopic, ValueError):
+        return None
 
 
 async def verify_archive(
-    catalog: Catalog, progress: Callable[[int], object] | None = None
-) -> ArchiveReport:
-    """Reads every object; changes nothing, and is safe beside a running uploader.
+    catalog: Catalog, progress: Callable[[int], object] | None = None, url: str = ""
+) -> DamageReport:
+    """Reads every object of a partition; changes nothing, and is safe beside a running uploader.
 
-    `progress` is called with the bytes of each piece that was read.
+    `progress` is called with the bytes of each piece that was read; names in the report begin with
+    `url`. Kinds of damage: `identity`, `metadata`, `descriptor`, `gap`, `overlap`, `missing`,
+    `size`, `header`, `block`, `checksum`, `lost`.
     """
-    report = ArchiveReport(catalog.path)
+    report = DamageReport(url, archives=1)
+    await _check_identity(catalog, report)
     keys = [info.key async for info in catalog.objects.list(catalog.objects_prefix)]
     descriptors = await _descriptors(catalog, report)
-    _check_order(descriptors, report)
-    known = {catalog.object_key(one.object_id) for one in descriptors}
-    report.orphans = [key for key in keys if key not in known]
+    _check_order(catalog, descriptors, report)
     for descriptor in descriptors:
         await _Check(catalog, descriptor, report, progress or (lambda _: None)).run()
+    known = {catalog.object_key(one.object_id) for one in descriptors}
+    if orphans := [key for key in keys if key not in known]:
+        # Harmless: the uploader's next cleaning removes them.
+        count = "1 object" if len(orphans) == 1 else f"{len(orphans)} objects"
+        text = f"{count} without a descriptor, such as {orphans[0]}"
+        report.notes.append(f"{catalog.path}: {text}")
     return report
 
 
-async def _descriptors(catalog: Catalog, report: ArchiveReport) -> list[Descriptor]:
+async def _check_identity(catalog: Catalog, report: DamageReport) -> None:
+    where = report.below(identity_key(catalog))
+    try:
+        mark = await marked(catalog)
+    except ArchiveConflict as error:
+        report.damage.append(Damage(where, 0, "identity", str(error)))
+        return
+    entry = await catalog.metadata.get(identity_key(catalog))
+    identity = mark.identity if mark is not None else None
+    if entry is not None and identity != entry.data.decode(errors="replace"):
+        text = f"the metadata is of another archive than the objects, which are of {identity}"
+        report.damage.append(Damage(where, 0, "identity", text))
+    elif entry is None:
+        await _check_forgotten(catalog, report)
+
+
+async def _check_forgotten(catalog: Catalog, report: DamageReport) -> None:
+    found = [one async for one in stored_objects(catalog)]
+    if not found:
+        return
+    first = position = min(one.start_offset for one in found)
+    lost = 0
+    for one in sorted(found, key=lambda one: (one.start_offset, one.end_offset)):
+        lost += max(0, one.end_offset - max(one.start_offset, position))
+        position = max(position, one.end_offset)
+    count = "1 object" if len(found) == 1 else f"{len(found)} objects"
+    text = f"the metadata knows nothing of {count}; --repair describes them again"
+    where = report.below(catalog.objects_prefix)
+    report.damage.append(Damage(where, 0, LOST_METADATA, text, first, lost))
+
+
+async def _descriptors(catalog: Catalog, report: DamageReport) -> list[Descriptor]:
     found = []
     for entry in await catalog.entries():
         try:
             found.append(fmt.decode_descriptor(entry.data))
         except FormatError as error:
-            report.damage.append(ArchiveDamage(entry.key, 0, "descriptor", str(error)))
+            report.damage.append(Damage(entry.key, 0, "descriptor", str(error)))
     return found
 
 
-def _check_order(descriptors: list[Descriptor], report: ArchiveReport) -> None:
+def _check_order(catalog: Catalog, descriptors: list[Descriptor], report: DamageReport) -> None:
     for one, following in itertools.pairwise(descriptors):
         gap = following.start_offset - one.end_offset
         if gap:
             kind = "gap" if gap > 0 else "overlap"
             text = f"offsets to {one.end_offset} are followed by {following.start_offset}"
-            report.damage.append(
-                ArchiveDamage(following.object_id, 0, kind, text, one.end_offset, max(0, gap))
-            )
+            where = report.below(catalog.object_key(following.object_id))
+            report.damage.append(Damage(where, 0, kind, text, one.end_offset, max(0, gap)))
 
 
 class _Check:
@@ -100,7 +132,7 @@ class _Check:
         self,
         catalog: Catalog,
         descriptor: Descriptor,
-        report: ArchiveReport,
+        report: DamageReport,
         progress: Callable[[int], object],
     ) -> None:
         self._catalog = catalog
@@ -108,6 +140,7 @@ class _Check:
         self._report = report
         self._progress = progress
         self._decoder = ObjectDecoder()
+        self._key = catalog.object_key(descriptor.object_id)
         self._offset = descriptor.start_offset
 
     async def run(self) -> None:
@@ -118,7 +151,9 @@ class _Check:
         try:
             await self._read()
         except ObjectMissing:
-            self._add("missing", "the object is missing", self._offset, descriptor.messages)
+            now = await self._catalog.descriptor_at(descriptor.start_offset)
+            if now is not None and now.object_id == descriptor.object_id:  # else retention's doing
+                self._add("missing", "the object is missing", self._offset, descriptor.messages)
             return
         except FormatError as error:
             self._check_header()
@@ -131,12 +166,10 @@ class _Check:
             self._add("size", text, self._offset, descriptor.end_offset - self._offset)
         elif f"crc32:{self._decoder.checksum:08x}" != descriptor.checksum:
             self._add("checksum", "the object is not the one that was described", None, 0)
-        self._report.objects += 1
-        self._report.bytes += size
+        self._report.read(size)
 
     async def _read(self) -> None:
-        key = self._catalog.object_key(self._descriptor.object_id)
-        async for piece in self._catalog.objects.stream(key):
+        async for piece in self._catalog.objects.stream(self._key):
             self._progress(len(piece))
             for head, messages in self._decoder.feed(piece):
                 self._report.messages += len(messages)
@@ -149,8 +182,5 @@ class _Check:
             self._add("header", text, None, 0)
 
     def _add(self, kind: str, detail: str, first_offset: int | None, lost: int) -> None:
-        self._report.damage.append(
-            ArchiveDamage(
-                self._descriptor.object_id, self._decoder.position, kind, detail, first_offset, lost
-            )
-        )
+        place = self._report.below(self._key), self._decoder.position
+        self._report.damage.append(Damage(*place, kind, detail, first_offset, lost))

@@ -170,16 +170,10 @@ async def _rebuilt(
     objects: ObjectStore, metadata: Metadata, topic: Topic, partition: int, root: str
 ) -> dict[str, Any]:
     from penstock.archive import Catalog
-    from penstock.archive.claim import acquire_later
-    from penstock.archive.rebuild import rebuild_descriptors
-    from penstock.storage.metadata import Leases
+    from penstock.archive.rebuild import rebuild_archive
 
     catalog = Catalog(objects, metadata, topic, partition, root=root)
-    lease = await acquire_later(catalog, Leases(metadata), "rebuild")
-    try:
-        made, left = await rebuild_descriptors(catalog, lease)
-    finally:
-        await lease.release()
+    made, left = await rebuild_archive(catalog, "rebuild")
     end = made[-1].end_offset if made else 0
     return {"topic": str(topic), "objects": len(made), "end_offset": end, "left": left}
 

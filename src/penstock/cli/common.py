@@ -112,6 +112,11 @@ def size_of(paths: Iterable[Path]) -> int:
     return size
 
 
+def counted(count: int, noun: str, plural: str | None = None) -> str:
+    """`1 file`, `2 files`."""
+    return f"{count} {noun if count == 1 else plural or noun + 's'}"
+
+
 def human_bytes(size: int) -> str:
     """`3.2 MiB`."""
     value = float(size)

@@ -11,7 +11,7 @@ from urllib.parse import unquote
 
 from penstock.archive import DEFAULT_ROOT
 from penstock.archive.format import decode_descriptor
-from penstock.cli.fsck_archive import archive_objects
+from penstock.archive.verify import archive_objects
 from penstock.cli.object_stores import open_descriptors, open_store
 from penstock.model.errors import ObjectMissing, PenstockError
 from penstock.queue import Inspector

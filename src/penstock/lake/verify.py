@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from penstock.lake.deletes import Content, vector_rows
@@ -11,6 +10,7 @@ from penstock.lake.page_reader import PageReader
 from penstock.lake.reader import counted
 from penstock.lake.references import catalog_tables, references
 from penstock.lake.settings import LakeSettings
+from penstock.model.damage import Damage, DamageReport
 from penstock.model.errors import Damaged, PenstockError
 
 if TYPE_CHECKING:
@@ -24,38 +24,6 @@ if TYPE_CHECKING:
 _OURS: Final = (".parquet", ".avro", ".metadata.json", ".puffin", ".tmp")
 
 
-@dataclass(frozen=True, slots=True)
-class LakeDamage:
-    """One thing that is wrong."""
-
-    file: str
-    position: int
-    kind: str
-    """`catalog`, `metadata`, `manifest list`, `manifest`, `missing`, `size`, `footer`, `rows`,
-    `pages`, `deletes`."""
-    detail: str
-    rows_lost: int = 0
-
-
-@dataclass(slots=True)
-class LakeReport:
-    """What was found in one lake, or in one file of it."""
-
-    folder: str
-    tables: int = 0
-    files_checked: int = 0
-    bytes_checked: int = 0
-    rows: int = 0
-    """In files that are whole, without those that were deleted."""
-    damage: list[LakeDamage] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-
-    @property
-    def sound(self) -> bool:
-        """Whether every row that the tables promise can be read."""
-        return not self.damage
-
-
 def lake_bytes(warehouse: Path) -> int:
     """About as much as `verify_lake` reads; 0 where that cannot be said."""
     try:
@@ -65,17 +33,17 @@ def lake_bytes(warehouse: Path) -> int:
     return sum(file.bytes for one in found if one is not None for file in one.files)
 
 
-def verify_lake(warehouse: Path, progress: Callable[[int], object] | None = None) -> LakeReport:
+def verify_lake(warehouse: Path, progress: Callable[[int], object] | None = None) -> DamageReport:
     """Reads every file that the current snapshots name; changes nothing.
 
     Safe beside a running pipeline: what is wrong with a file that no snapshot names any more in the
     end does not count. `progress` is called with the bytes of each piece that was read.
     """
-    report = LakeReport(str(warehouse), files_checked=1)
+    report = DamageReport(str(warehouse), lakes=1, files_checked=1)
     try:
         tables = catalog_tables(warehouse / CATALOG)
     except Damaged as error:
-        report.damage.append(LakeDamage(str(warehouse / CATALOG), 0, "catalog", str(error)))
+        report.damage.append(Damage(str(warehouse / CATALOG), 0, "catalog", str(error)))
         return report
     with PageReader() as reader:
         for table in tables:
@@ -83,20 +51,21 @@ def verify_lake(warehouse: Path, progress: Callable[[int], object] | None = None
     return report
 
 
-def verify_parquet(path: Path, progress: Callable[[int], object] | None = None) -> LakeReport:
+def verify_parquet(path: Path, progress: Callable[[int], object] | None = None) -> DamageReport:
     """One Parquet file by itself: its footer and every page."""
-    report = LakeReport(str(path.parent), files_checked=1, bytes_checked=path.stat().st_size)
+    report = DamageReport(str(path.parent), lakes=1)
+    report.read(path.stat().st_size)
     with PageReader() as reader:
         read = reader.read(path, progress)
     report.damage = list(_damage_inside(path, read, read.rows))
-    report.rows = max(0, read.rows - sum(damage.rows_lost for damage in report.damage))
+    report.rows = max(0, read.rows - report.rows_lost)
     return report
 
 
 def _verify_table(
     warehouse: Path,
     table: str,
-    report: LakeReport,
+    report: DamageReport,
     reader: PageReader,
     progress: Callable[[int], object] | None,
 ) -> None:
@@ -106,13 +75,14 @@ def _verify_table(
     report.tables += 1
     report.files_checked += len(found.pieces)
     report.bytes_checked += sum(path.stat().st_size for path in found.pieces if path.exists())
-    damage = [LakeDamage(str(one.path), 0, one.kind, one.detail, one.rows) for one in found.broken]
+    damage = [
+        Damage(str(one.path), 0, one.kind, one.detail, rows_lost=one.rows) for one in found.broken
+    ]
     for file in (*found.files, *found.deletes):
         meter = _Meter(progress, file.bytes)
         wrong = list(_damage_of(file, reader, meter.add))
         meter.end()
-        report.files_checked += 1
-        report.bytes_checked += file.bytes
+        report.read(file.bytes)
         if file.content is Content.DATA:
             report.rows += file.rows - min(file.rows, sum(each.rows_lost for each in wrong))
         damage += wrong
@@ -120,7 +90,7 @@ def _verify_table(
         try:
             known = live_rows(warehouse, table)
         except (PenstockError, OSError) as error:
-            damage.append(LakeDamage(str(found.folder), 0, "deletes", str(error)))
+            damage.append(Damage(str(found.folder), 0, "deletes", str(error)))
         else:
             report.rows -= known.deleted
             told = f"{known.deleted} rows are deleted, by {known.delete_files} delete files"
@@ -147,15 +117,15 @@ class _Meter:
 
 def _damage_of(
     file: NamedFile, reader: PageReader, progress: Callable[[int], object]
-) -> Iterator[LakeDamage]:
+) -> Iterator[Damage]:
     try:
         size = file.path.stat().st_size
     except FileNotFoundError:
-        yield LakeDamage(str(file.path), 0, "missing", "the file is missing", file.rows)
+        yield Damage(str(file.path), 0, "missing", "the file is missing", rows_lost=file.rows)
         return
     if size != file.bytes:
         text = f"{size} bytes where the manifest says {file.bytes}"
-        yield LakeDamage(str(file.path), min(size, file.bytes), "size", text, file.rows)
+        yield Damage(str(file.path), min(size, file.bytes), "size", text, rows_lost=file.rows)
         return
     if file.vector is not None:
         yield from _damage_of_vector(file, file.vector)
@@ -163,7 +133,7 @@ def _damage_of(
     yield from _damage_inside(file.path, reader.read(file.path, progress), file.rows)
 
 
-def _damage_of_vector(file: NamedFile, place: tuple[int, int]) -> Iterator[LakeDamage]:
+def _damage_of_vector(file: NamedFile, place: tuple[int, int]) -> Iterator[Damage]:
     """By its own checksum; no rows are lost with it, but nobody knows which count."""
     begin, size = place
     with file.path.open("rb") as stream:
@@ -172,11 +142,11 @@ def _damage_of_vector(file: NamedFile, place: tuple[int, int]) -> Iterator[LakeD
     try:
         found = len(vector_rows(blob, file.path.name))
     except (Damaged, ValueError) as error:
-        yield LakeDamage(str(file.path), begin, "deletes", str(error))
+        yield Damage(str(file.path), begin, "deletes", str(error))
         return
     if found != file.rows:
         text = f"{found} deletes where the manifest says {file.rows}"
-        yield LakeDamage(str(file.path), begin, "deletes", text)
+        yield Damage(str(file.path), begin, "deletes", text)
 
 
 def live_rows(warehouse: Path, table: str) -> Counted:
@@ -186,21 +156,19 @@ def live_rows(warehouse: Path, table: str) -> Counted:
     return counted(glance(settings, name).files)
 
 
-def _damage_inside(path: Path, read: PagesRead, rows: int) -> Iterator[LakeDamage]:
+def _damage_inside(path: Path, read: PagesRead, rows: int) -> Iterator[Damage]:
     """What is wrong with a file that should have so many rows."""
     if read.unreadable is not None:
-        yield LakeDamage(str(path), 0, "footer", read.unreadable, rows)
+        yield Damage(str(path), 0, "footer", read.unreadable, rows_lost=rows)
         return
     if read.rows != rows:
         text = f"{read.rows} rows where the manifest says {rows}"
-        yield LakeDamage(str(path), 0, "rows", text, max(0, rows - read.rows))
+        yield Damage(str(path), 0, "rows", text, rows_lost=max(0, rows - read.rows))
     for damage in read.damage:
-        yield LakeDamage(str(path), damage.position, "pages", damage.detail, damage.rows)
+        yield Damage(str(path), damage.position, "pages", damage.detail, rows_lost=damage.rows)
 
 
-def _that_still_matters(
-    warehouse: Path, before: References, damage: list[LakeDamage]
-) -> list[LakeDamage]:
+def _that_still_matters(warehouse: Path, before: References, damage: list[Damage]) -> list[Damage]:
     """Without that of files which a commit has taken out of the table meanwhile."""
     if not damage:
         return damage

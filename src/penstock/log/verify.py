@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from penstock.log import checkpoint as ckpt
@@ -12,6 +11,7 @@ from penstock.log.inventory import file_name, first_offset_of, first_offsets
 from penstock.log.recovery import recover
 from penstock.log.scan import End, Gap, Run, read_header, read_seal, scan_frames
 from penstock.log.survey import log_owners
+from penstock.model.damage import Damage, DamageReport, KnownLoss
 from penstock.model.errors import Damaged
 from penstock.storage.files import read_whole, write_atomically
 
@@ -26,45 +26,12 @@ if TYPE_CHECKING:
     from penstock.storage.files import File, Files
 
 
-@dataclass(frozen=True, slots=True)
-class Damage:
-    """One thing that is not as it was written."""
-
-    file: str
-    position: int
-    kind: str
-    detail: str
-    first_offset: int | None = None
-    messages_lost: int = 0
-
-
-@dataclass(slots=True)
-class LogReport:
-    """What verifying a log found."""
-
-    folder: str
-    files_checked: int = 0
-    bytes_checked: int = 0
-    messages: int = 0
-    start_offset: int | None = None
-    end_offset: int | None = None
-    damage: list[Damage] = field(default_factory=list)
-    known_losses: list[tuple[int, int]] = field(default_factory=list)
-    """Offset ranges [first, end) that an earlier repair gave up; they are damage no more."""
-    notes: list[str] = field(default_factory=list)
-
-    @property
-    def sound(self) -> bool:
-        """Whether every message is there that should be."""
-        return not self.damage
-
-
 def verify_log(
     files: Files,
     folder: Path,
     on_progress: Callable[[int], object] = lambda _: None,
     released: Callable[[], int | None] = lambda: None,
-) -> LogReport:
+) -> DamageReport:
     """Verifies each file, their continuity and the checkpoint. Safe beside a running writer.
 
     `on_progress` hears how many bytes each file had. `released` says below which offset the log's
@@ -83,14 +50,14 @@ def _verify_once(
     folder: Path,
     on_progress: Callable[[int], object],
     released: Callable[[], int | None],
-) -> LogReport:
-    check = _Verification(files, LogReport(str(folder)))
+) -> DamageReport:
+    check = _Verification(files, folder)
     names = files.names(folder)
     firsts = first_offsets(names)
-    check.checkpoint(folder, names, firsts)
+    check.checkpoint(names, firsts)
     for at, first in enumerate(firsts):
         before = check.report.bytes_checked
-        check.file(folder / file_name(first), firsts[at + 1] if at + 1 < len(firsts) else None)
+        check.file(file_name(first), firsts[at + 1] if at + 1 < len(firsts) else None)
         on_progress(check.report.bytes_checked - before)
     check.begins_where_it_may(released)
     check.ends_where_the_checkpoint_says()
@@ -109,10 +76,10 @@ def _look(files: Files, folder: Path) -> list[tuple[str, int]]:
     return seen
 
 
-def verify_file(files: Files, path: Path) -> LogReport:
+def verify_file(files: Files, path: Path) -> DamageReport:
     """Verifies one log file by itself."""
-    check = _Verification(files, LogReport(str(path.parent)))
-    check.file(path, None)
+    check = _Verification(files, path.parent)
+    check.file(path.name, None)
     return check.report
 
 
@@ -133,26 +100,29 @@ def repair_log(files: Files, folder: Path, clock: Clock) -> None:
 
 
 class _Verification:
-    def __init__(self, files: Files, report: LogReport) -> None:
-        self.report = report
+    def __init__(self, files: Files, folder: Path) -> None:
+        self.report = DamageReport(str(folder), logs=1)
         self._files = files
+        self._folder = folder
+        self._start: int | None = None
         self._log_id: uuid.UUID | None = None
         self._next: int | None = None
         self._promised: ckpt.Checkpoint | None = None
 
-    def checkpoint(self, folder: Path, names: list[str], firsts: list[int]) -> None:
+    def checkpoint(self, names: list[str], firsts: list[int]) -> None:
         if ckpt.NAME not in names:
             if any(first_offset_of(name) is not None for name in names):
-                self.report.notes.append("there is no checkpoint; opening the log writes one")
+                self._note("there is no checkpoint; opening the log writes one")
             return
         self.report.files_checked += 1
         try:
-            found = ckpt.decode_checkpoint(read_whole(self._files, folder / ckpt.NAME), folder)
+            data = read_whole(self._files, self._folder / ckpt.NAME)
+            found = ckpt.decode_checkpoint(data, self._folder)
         except Damaged as error:
             self._add(ckpt.NAME, 0, "checkpoint", f"{error}; opening the log writes a new one")
             return
         with contextlib.suppress(FileNotFoundError):  # retention was faster: looked at again
-            owners = log_owners(self._files, folder, firsts)
+            owners = log_owners(self._files, self._folder, firsts)
             if owners and found.log_id not in owners:
                 self._add(ckpt.NAME, 0, "checkpoint", "it belongs to another log")
                 self._log_id = owners.most_common(1)[0][0]
@@ -160,22 +130,21 @@ class _Verification:
         self._log_id = found.log_id
         self._promised = found
 
-    def file(self, path: Path, following: int | None) -> None:
+    def file(self, name: str, following: int | None) -> None:
         """Verifies a file; the next one begins with the offset `following`."""
         try:
-            file = self._files.open(path)
+            file = self._files.open(self._folder / name)
         except FileNotFoundError:  # retention was faster
             return
-        self.report.files_checked += 1
         try:
-            self.report.bytes_checked += file.size()
-            self._file(path.name, file, following)
+            self.report.read(file.size())
+            self._file(name, file, following)
         finally:
             file.close()
 
     def begins_where_it_may(self, released: Callable[[], int | None]) -> None:
         """What was removed at the beginning and not let go of before is missing."""
-        start, promised = self.report.start_offset, self._promised
+        start, promised = self._start, self._promised
         if start is None or promised is None or promised.start_offset >= start:
             return
         through = released()
@@ -184,24 +153,21 @@ class _Verification:
             self._missing(kept_from, start)
         if promised.start_offset < min(kept_from, start):
             earlier = f"messages {promised.start_offset} to {min(kept_from, start) - 1}"
-            self.report.notes.append(f"{earlier} were removed, by retention or by hand")
+            self._note(f"{earlier} were removed, by retention or by hand")
 
     def ends_where_the_checkpoint_says(self) -> None:
         if self._promised is None:
             return
-        end = self.report.end_offset
-        if end is None:
-            end = self._promised.start_offset
+        end = self._promised.start_offset if self._next is None else self._next
         if end < self._promised.next_offset:
             self._missing(end, self._promised.next_offset)
-            self.report.end_offset = self._promised.next_offset
 
     def leftovers(self, names: list[str]) -> None:
         for name in names:
             if ".wal.damaged" in name:
-                self.report.notes.append(f"{name} was set aside by an earlier repair")
+                self._note(f"{name} was set aside by an earlier repair")
             elif name.endswith(".tmp"):
-                self.report.notes.append(f"{name} is left from an interrupted write; harmless")
+                self._note(f"{name} is left from an interrupted write; harmless")
 
     def _file(self, name: str, file: File, following: int | None) -> None:
         first = first_offset_of(name) or 0
@@ -210,8 +176,8 @@ class _Verification:
             return
         if self._next is not None and self._next < first:
             self._missing(self._next, first)
-        if self.report.start_offset is None:
-            self.report.start_offset = first
+        if self._start is None:
+            self._start = first
         must_reach = following
         if following is None and self._promised is not None:
             must_reach = self._promised.next_offset
@@ -219,7 +185,7 @@ class _Verification:
         if header is None:
             end = max(first, must_reach or first)
             self._add(name, 0, "header", wrong, first, end - first)
-            self._next = self.report.end_offset = end
+            self._next = end
         else:
             self._frames(name, file, header, following, must_reach)
 
@@ -256,7 +222,8 @@ class _Verification:
         known = seal.lost if seal is not None else ()
         for gap in gaps:
             if gap.recorded_in(known):
-                self.report.known_losses.append((gap.first_offset, gap.end_offset))
+                lost = gap.first_offset, gap.end_offset - gap.first_offset
+                self.report.known_losses.append(KnownLoss(str(self._folder), *lost))
             else:
                 self._damaged_frames(name, gap)
         if seal is None:
@@ -266,7 +233,7 @@ class _Verification:
             cut = Gap(end, must_reach, last.position, last.position + last.torn_bytes)
             self._damaged_frames(name, cut)
             end = must_reach
-        self._next = self.report.end_offset = end
+        self._next = end
 
     def _unsealed(
         self, name: str, file: File, header: fmt.Header, last: End, *, is_last: bool
@@ -279,7 +246,7 @@ class _Verification:
             self._add(name, last.position, "seal", text)
         elif last.torn_bytes and not half_finished:
             text = f"{name} ends with {last.torn_bytes} bytes of an interrupted write"
-            self.report.notes.append(f"{text}, which opening the log drops")
+            self._note(f"{text}, which opening the log drops")
 
     def _damaged_frames(self, name: str, gap: Gap) -> None:
         size, lost = gap.end_position - gap.position, gap.end_offset - gap.first_offset
@@ -289,16 +256,13 @@ class _Verification:
     def _missing(self, first: int, end: int) -> None:
         self._add(file_name(first), 0, "missing", "the file is missing", first, end - first)
 
-    def _add(
-        self,
-        file: str,
-        position: int,
-        kind: str,
-        detail: str,
-        first: int | None = None,
-        lost: int = 0,
-    ) -> None:
-        self.report.damage.append(Damage(file, position, kind, detail, first, lost))
+    def _add(self, file: str, position: int, kind: str, detail: str, *lost: int) -> None:
+        """What is `lost` are the first offset and how many messages from there on."""
+        path = str(self._folder / file)
+        self.report.damage.append(Damage(path, position, kind, detail, *lost))
+
+    def _note(self, text: str) -> None:
+        self.report.notes.append(f"{self._folder}: {text}")
 
 
 def _walk(file: File, header: fmt.Header, seal: fmt.Seal | None) -> tuple[int, list[Gap], End]:

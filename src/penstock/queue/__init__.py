@@ -14,7 +14,7 @@ from penstock.queue.settings import (
     ProducerSettings,
     QueueSettings,
 )
-from penstock.queue.verify import QueueFault, QueueReport, verify_queue
+from penstock.queue.verify import verify_queue
 from penstock.queue.watcher import DurabilityWatcher, WriteHandle
 
 __all__ = [
@@ -33,8 +33,6 @@ __all__ = [
     "Metadata",
     "Producer",
     "ProducerSettings",
-    "QueueFault",
-    "QueueReport",
     "QueueSettings",
     "QueueStatus",
     "WriteHandle",

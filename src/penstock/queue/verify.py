@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from penstock.model.errors import BatchUnreadable, Damaged, FormatError
+from penstock.model.damage import Damage, DamageReport
+from penstock.model.errors import (
+    BatchUnreadable,
+    Damaged,
+    FormatError,
+    ObjectMissing,
+    PenstockError,
+)
 from penstock.queue.entries import Entries
 from penstock.queue.entry import decode_entries
 from penstock.queue.fetch import MAX_BATCH_BYTES, fetch_batch
-from penstock.queue.keys import chunk_key
+from penstock.queue.format import decode_manifest
+from penstock.queue.keys import batch_id_of, chunk_key
 from penstock.queue.manifest import ManifestObject
 from penstock.queue.settings import QueueSettings
 
@@ -24,42 +31,14 @@ if TYPE_CHECKING:
 _AT_ONCE: Final = 8
 
 
-@dataclass(frozen=True, slots=True)
-class QueueFault:
-    """Something that cannot be read."""
-
-    key: str
-    problem: str
-    first_sequence: int | None = None
-    """The batches from here to before `end_sequence` are out of reach; None: not known which."""
-    end_sequence: int | None = None
-    records: int | None = None
-    """How many entries those batches have; None: not known, at least one a batch."""
-
-    @property
-    def batches_lost(self) -> int:
-        """Those that are out of reach, as far as that is known."""
-        return (self.end_sequence or 0) - (self.first_sequence or 0)
-
-    @property
-    def records_lost(self) -> int:
-        """At least so many entries."""
-        return self.batches_lost if self.records is None else self.records
-
-
-@dataclass(frozen=True, slots=True)
-class QueueReport:
-    """What was read, and what could not be."""
-
-    objects: int
-    """Manifest, identity, chunks and batches that were looked at."""
-    batches: int
-    """Batches that are whole."""
-    faults: tuple[QueueFault, ...]
-    records: int = 0
-    """Entries in them."""
-    bytes: int = 0
-    """Of them, as they are stored; 0 in version 1, which does not say it."""
+async def queue_bytes(objects: ObjectStore, settings: QueueSettings) -> int:
+    """About as much as `verify_queue` reads; 0 where that cannot be said."""
+    try:
+        fetched = await objects.get(settings.manifest_path)
+        manifest = decode_manifest(fetched.data) if fetched is not None else None
+    except PenstockError:
+        return 0
+    return manifest.enqueued_bytes - manifest.dequeued_bytes if manifest is not None else 0
 
 
 async def verify_queue(
@@ -68,18 +47,38 @@ async def verify_queue(
     *,
     max_batch_bytes: int = MAX_BATCH_BYTES,
     progress: Callable[[int], object] | None = None,
-) -> QueueReport:
-    """Reads the manifest, its chunks and every batch that waits.
+    url: str = "",
+) -> DamageReport:
+    """Reads the manifest, its chunks and every batch that waits; an empty report: no queue is here.
 
-    `progress` is called with the bytes of each batch that was tried.
+    `progress` is called with the bytes of each batch that was tried; names in the report begin with
+    `url`. Kinds of damage: `manifest`, `batch`.
 
-    ObjectMissing: there is no queue. A consumer that works at the same time takes batches away;
-    what is missing by then is looked for in the manifest once more before it is called a fault.
+    A consumer that works at the same time takes batches away; what is missing by then is looked for
+    in the manifest once more before it is called damage.
     """
-    look = _Look(objects, settings or QueueSettings(), max_batch_bytes, progress)
-    await look.at_everything()
-    counted = look.records, look.bytes
-    return QueueReport(look.objects, look.batches, tuple(look.faults), *counted)
+    settings = settings or QueueSettings()
+    prefix = f"{settings.data_path_prefix}/"
+    stored = len([info.key async for info in objects.list(prefix) if batch_id_of(info.key)])
+    look = _Look(objects, settings, max_batch_bytes, progress, DamageReport(url))
+    try:
+        await look.at_everything()
+    except ObjectMissing:
+        if not stored:
+            return DamageReport(url)
+        look.lost(
+            "manifest", settings.manifest_path, f"no manifest and no identity, but {_count(stored)}"
+        )
+    report = look.report
+    report.queues = 1
+    if stored > report.batches and report.sound:
+        text = f"{_count(stored - report.batches)} consumed or not enqueued yet"
+        report.notes.append(f"{settings.data_path_prefix}: {text}")
+    return report
+
+
+def _count(batches: int) -> str:
+    return "1 batch" if batches == 1 else f"{batches} batches"
 
 
 class _Look:
@@ -91,6 +90,7 @@ class _Look:
         settings: QueueSettings,
         max_batch_bytes: int,
         progress: Callable[[int], object] | None,
+        report: DamageReport,
     ) -> None:
         self._objects = objects
         self._path = settings.manifest_path
@@ -98,19 +98,17 @@ class _Look:
         self._entries = Entries(objects, self._path)
         self._max_batch_bytes = max_batch_bytes
         self._progress = progress or (lambda _: None)
-        self.objects = 0
-        self.batches = 0
-        self.records = 0
-        self.bytes = 0
-        self.faults: list[QueueFault] = []
+        self.report = report
 
     async def at_everything(self) -> None:
-        self.objects += 2
+        """ObjectMissing: there is no queue."""
         try:
             manifest = (await self._manifest.open(create=False)).manifest
         except FormatError as error:
-            self.faults.append(QueueFault(self._path, str(error)))
+            self.report.files_checked += 2  # the manifest and its identity
+            self.lost("manifest", self._path, str(error))
             return
+        self.report.files_checked += 2
         some: list[Entry] = []
         async for entry in self._waiting(manifest):
             some.append(entry)
@@ -123,7 +121,7 @@ class _Look:
         """The entries, chunk by chunk, over those that cannot be read."""
         position = manifest.first_sequence
         for number in range(manifest.first_chunk, manifest.next_chunk):
-            self.objects += 1
+            self.report.files_checked += 1
             try:
                 chunk = await self._entries.chunk(manifest, number)
             except Damaged as error:
@@ -153,28 +151,32 @@ class _Look:
             except Damaged:
                 continue
         if await self._still_waits(end - 1):
-            key = chunk_key(self._path, number)
-            self.faults.append(QueueFault(key, problem, position, end))
+            text = f"{problem}: batches {position} to {end - 1} are out of reach"
+            self.lost("manifest", chunk_key(self._path, number), text, end - position)
         return end
 
     async def _at_batches(self, entries: list[Entry]) -> None:
         await asyncio.gather(*(self._at_batch(entry) for entry in entries))
 
     async def _at_batch(self, entry: Entry) -> None:
-        self.objects += 1
+        self.report.files_checked += 1
         extent = entry.extent
         size, records = (extent.batch_bytes, extent.record_count) if extent else (0, None)
         try:
             batch = await fetch_batch(self._objects, entry, max_batch_bytes=self._max_batch_bytes)
         except BatchUnreadable as error:
             if await self._still_waits(entry.sequence):
-                place = entry.location, str(error), entry.sequence, entry.sequence + 1
-                self.faults.append(QueueFault(*place, records))
+                self.lost("batch", entry.location, str(error), 1 if records is None else records)
         else:
-            self.batches += 1
-            self.records += len(batch.entries)
-            self.bytes += size
+            self.report.batches += 1
+            self.report.messages += len(batch.entries)
+            self.report.bytes_checked += size
         self._progress(size)
+
+    def lost(self, kind: str, key: str, problem: str, messages: int = 0) -> None:
+        """At least so many: a batch has one or more."""
+        place = self.report.below(key)
+        self.report.damage.append(Damage(place, 0, kind, problem, messages_lost=messages))
 
     async def _still_waits(self, sequence: int) -> bool:
         return sequence >= (await self._manifest.load()).manifest.first_sequence

@@ -14,7 +14,7 @@ from penstock.segment.schemas import families
 from penstock.segment.stored import StoredBundle
 from penstock.segment.stream_reader import StreamReader
 from penstock.segment.tables import ManifestEntry, Ref, decode_segment
-from penstock.segment.verify import Damage, find_damage
+from penstock.segment.verify import BadPart, find_damage
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -131,6 +131,6 @@ class SegmentReader:
 
     # --- damage --------------------------------------------------------------------------------
 
-    def verify(self) -> list[Damage]:
+    def verify(self) -> list[BadPart]:
         """Reads and decodes everything; what is damaged, in the order of the file."""
         return find_damage(self._data, self._trailer, self._footer, self._readers)

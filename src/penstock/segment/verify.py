@@ -22,7 +22,7 @@ _Check: TypeAlias = "tuple[int, Callable[[], object], tuple[int, ...]]"
 
 
 @dataclass(frozen=True, slots=True)
-class Damage:
+class BadPart:
     """Bytes of a segment that are not what they were, and what can no longer be read."""
 
     position: int
@@ -34,7 +34,7 @@ class Damage:
 
 def find_damage(
     segment: memoryview, trailer: Trailer, footer: Footer, readers: Sequence[StreamReader]
-) -> list[Damage]:
+) -> list[BadPart]:
     """Everything that is wrong, in the order of the file."""
     users: dict[tuple[int, int], list[int]] = {}
     found = list(_in_manifest(trailer, footer, readers, users))
@@ -49,20 +49,20 @@ def _in_manifest(
     footer: Footer,
     readers: Sequence[StreamReader],
     users: dict[tuple[int, int], list[int]],
-) -> Iterator[Damage]:
+) -> Iterator[BadPart]:
     """Bundles whose slots are nowhere; for the others, notes in `users` who uses which chunk."""
     place = trailer.footer_position, trailer.footer_length
     for index in range(trailer.bundles):
         try:
             refs = footer.manifest(index).refs
         except Damaged as error:
-            yield Damage(*place, (index,), str(error))
+            yield BadPart(*place, (index,), str(error))
             continue
         if all(_leads_to_a_chunk(ref, readers) for ref in refs):
             for ref in refs:
                 users.setdefault((ref.stream, ref.chunk), []).append(index)
         else:
-            yield Damage(*place, (index,), f"bundle {index} refers to a chunk that is not there")
+            yield BadPart(*place, (index,), f"bundle {index} refers to a chunk that is not there")
 
 
 def _leads_to_a_chunk(ref: Ref, readers: Sequence[StreamReader]) -> bool:
@@ -74,7 +74,7 @@ def _leads_to_a_chunk(ref: Ref, readers: Sequence[StreamReader]) -> bool:
 
 def _in_stream(
     reader: StreamReader, users: Mapping[tuple[int, int], Sequence[int]]
-) -> list[Damage]:
+) -> list[BadPart]:
     """Parts with a wrong CRC, and chunks that cannot be decoded though every CRC is right."""
     stream = reader.entry
     costs = [tuple(users.get((stream.id, chunk), ())) for chunk in range(stream.chunks)]
@@ -90,22 +90,22 @@ def _in_stream(
     return _failed(reader, parts) or _failed(reader, chunks) or _failed(reader, whole)
 
 
-def _failed(reader: StreamReader, checks: Sequence[_Check]) -> list[Damage]:
+def _failed(reader: StreamReader, checks: Sequence[_Check]) -> list[BadPart]:
     found = []
     for part, check, bundles in checks:
         try:
             check()
         except Damaged as error:
-            found.append(Damage(*reader.place(part), bundles, str(error)))
+            found.append(BadPart(*reader.place(part), bundles, str(error)))
     return found
 
 
 def _in_padding(
     segment: memoryview, trailer: Trailer, readers: Sequence[StreamReader]
-) -> Iterator[Damage]:
+) -> Iterator[BadPart]:
     """Bytes between streams that are not zero; they cost nothing."""
     ends = [HEADER_BYTES, *(reader.entry.position + reader.entry.length for reader in readers)]
     starts = [*(reader.entry.position for reader in readers), trailer.footer_position]
     for end, start in zip(ends, starts, strict=True):
         if any(segment[end:start]):
-            yield Damage(end, start - end, (), "padding that is not zero")
+            yield BadPart(end, start - end, (), "padding that is not zero")

@@ -6,12 +6,11 @@ The store's log is not looked at here: `penstock.log.verify` does that.
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from penstock.log import format as log_format
-from penstock.log.scan import End, Gap, Run, read_header, scan_frames
-from penstock.log.verify import Damage
+from penstock.log.scan import Gap, Run, read_header, scan_frames
+from penstock.model.damage import Damage, DamageReport, KnownLoss
 from penstock.model.errors import Damaged
 from penstock.segment import SegmentReader, segment_name, segment_seq_of
 from penstock.storage.documents import decode_document
@@ -34,27 +33,6 @@ if TYPE_CHECKING:
     from penstock.storage.files import File, Files
 
 _ATTEMPTS = 5
-
-
-@dataclass(slots=True)
-class StoreReport:
-    """What verifying a store found."""
-
-    folder: str
-    files_checked: int = 0
-    bytes_checked: int = 0
-    segments: int = 0
-    bundles: int = 0
-    """Those that are readable."""
-    damage: list[Damage] = field(default_factory=list)
-    known_losses: list[tuple[int, int]] = field(default_factory=list)
-    """Offset ranges [first, end) that cannot be read and that no subscriber waits for any more."""
-    notes: list[str] = field(default_factory=list)
-
-    @property
-    def sound(self) -> bool:
-        """Whether everything is there that should be."""
-        return not self.damage
 
 
 # --- looking from outside ----------------------------------------------------------------------
@@ -88,12 +66,12 @@ def survey_store(files: Files, folder: Path) -> Recovered:
 
 def verify_store(
     files: Files, folder: Path, on_progress: Callable[[int], object] = lambda _: None
-) -> StoreReport:
+) -> DamageReport:
     """Verifies `ack.log`, `ack.ckpt` and each segment. Safe beside a running store.
 
     `on_progress` hears how many bytes each segment had.
     """
-    check = _Verification(files, folder, StoreReport(str(folder)))
+    check = _Verification(files, folder)
     check.checkpoint()
     check.ack_log()
     check.segments(on_progress)
@@ -101,10 +79,10 @@ def verify_store(
     return check.report
 
 
-def verify_store_file(files: Files, path: Path) -> StoreReport:
+def verify_store_file(files: Files, path: Path) -> DamageReport:
     """Verifies one segment, `ack.log` or `ack.ckpt` by itself."""
     folder = path.parent if segment_seq_of(path.name) is None else path.parent.parent
-    check = _Verification(files, folder, StoreReport(str(folder)))
+    check = _Verification(files, folder)
     if path.name == LOG_NAME:
         check.ack_log()
     elif path.name == CHECKPOINT_NAME:
@@ -115,8 +93,8 @@ def verify_store_file(files: Files, path: Path) -> StoreReport:
 
 
 class _Verification:
-    def __init__(self, files: Files, folder: Path, report: StoreReport) -> None:
-        self.report = report
+    def __init__(self, files: Files, folder: Path) -> None:
+        self.report = DamageReport(str(folder), stores=1)
         self._files = files
         self._folder = folder
         self._state = StoreState()
@@ -126,7 +104,7 @@ class _Verification:
             data = read_whole(self._files, self._folder / CHECKPOINT_NAME)
         except FileNotFoundError:
             return
-        self._count(len(data))
+        self.report.read(len(data))
         try:
             document = decode_document(CHECKPOINT_KIND, CHECKPOINT_VERSION, data)
             StoreState().load(document)
@@ -144,17 +122,18 @@ class _Verification:
                 self._add(LOG_NAME, 0, "missing", text)
             return
         try:
-            self._count(file.size())
-            damage = _bad_events(file)
+            self.report.read(file.size())
+            damage = list(_bad_events(file))
         finally:
             file.close()
         if damage:  # somebody may be writing right now: what looks the same a second time counts
             with contextlib.suppress(FileNotFoundError):
                 file = self._files.open(self._folder / LOG_NAME)
-                again = _bad_events(file)
+                again = list(_bad_events(file))
                 file.close()
                 damage = [each for each in damage if each in again]
-        self.report.damage += damage
+        for found in damage:
+            self._add(LOG_NAME, *found)
 
     # --- segments ------------------------------------------------------------------------------
 
@@ -172,7 +151,7 @@ class _Verification:
         for seq in sorted(set(present) - known.keys()):
             if seq >= self._state.next_seq:
                 text = "is not in ack.log; opening the store takes it in"
-                self.report.notes.append(f"{segment_name(seq)} {text}")
+                self._note(f"{segment_name(seq)} {text}")
 
     def segment(self, path: Path, info: SegmentInfo | None) -> None:
         """Verifies one segment; `info` is what ack.log says of it."""
@@ -181,10 +160,10 @@ class _Verification:
         except FileNotFoundError:  # removed meanwhile
             return
         except Damaged as error:
-            self._count(_size(self._files, path))
+            self.report.read(_size(self._files, path))
             self._lose(path.name, "segment", str(error).removeprefix(f"{path.name}: "), info)
             return
-        self._count(reader.info.size)
+        self.report.read(reader.info.size)
         if reader.info.segment_seq != segment_seq_of(path.name):
             text = f"it says that it is segment {reader.info.segment_seq}"
             self._lose(path.name, "stray", text, info)
@@ -200,10 +179,11 @@ class _Verification:
             bits = sum(1 << index for index in found.bundles)
             gone.update(found.bundles)
             if found.bundles and self._settled(reader.info, bits):
-                self.report.known_losses += [(first, first + messages)] if messages else []
+                if messages:
+                    self.report.known_losses.append(KnownLoss(str(self._folder), first, messages))
                 continue
-            place = (found.position, "segment", found.reason)
-            self._add(f"segments/{reader.name}", *place, first if messages else None, messages)
+            lost = (first, messages) if messages else ()
+            self._add(f"segments/{reader.name}", found.position, "segment", found.reason, *lost)
         self.report.segments += 1
         self.report.bundles += len(reader) - len(gone)
 
@@ -218,16 +198,16 @@ class _Verification:
     def leftovers(self) -> None:
         for name in self._files.names(self._folder):
             if ".damaged" in name:
-                self.report.notes.append(f"{name} was set aside")
+                self._note(f"{name} was set aside")
         for name in self._files.names(self._folder / "segments"):
             if ".damaged" in name:
-                self.report.notes.append(f"{name} was set aside")
+                self._note(f"{name} was set aside")
             elif name.endswith(".tmp"):
                 text = "is being written, or is left from an interrupted write; harmless"
-                self.report.notes.append(f"{name} {text}")
+                self._note(f"{name} {text}")
         if aside := self._files.names(self._folder / "aside"):
             count = len([name for name in aside if not name.endswith(".tmp")])
-            self.report.notes.append(f"messages in aside that could not be decoded: {count}")
+            self._note(f"messages in aside that could not be decoded: {count}")
 
     def _look(self) -> dict[int, SegmentInfo]:
         """The segments that there should be."""
@@ -238,56 +218,44 @@ class _Verification:
 
     def _lose(self, name: str, kind: str, text: str, info: SegmentInfo | None) -> None:
         """A segment of which nothing can be read."""
-        first = info.first_offset if info is not None else None
-        messages = info.end_offset - info.first_offset if info is not None else 0
-        self._add(f"segments/{name}", 0, kind, text, first, messages)
+        lost = (info.first_offset, info.end_offset - info.first_offset) if info is not None else ()
+        self._add(f"segments/{name}", 0, kind, text, *lost)
 
-    def _add(
-        self,
-        file: str,
-        position: int,
-        kind: str,
-        detail: str,
-        first: int | None = None,
-        lost: int = 0,
-    ) -> None:
-        self.report.damage.append(Damage(file, position, kind, detail, first, lost))
+    def _add(self, file: str, position: int, kind: str, detail: str, *lost: int) -> None:
+        """What is `lost` are the first offset and how many messages from there on."""
+        path = str(self._folder / file)
+        self.report.damage.append(Damage(path, position, kind, detail, *lost))
 
-    def _count(self, size: int) -> None:
-        self.report.files_checked += 1
-        self.report.bytes_checked += size
+    def _note(self, text: str) -> None:
+        self.report.notes.append(f"{self._folder}: {text}")
 
 
-def _bad_events(file: File) -> list[Damage]:
-    """What of an acknowledgement log cannot be read."""
+def _bad_events(file: File) -> Iterator[tuple[int, str, str]]:
+    """What of an acknowledgement log cannot be read: position, kind, and why."""
     try:
         header, bad_copies = read_header(file)
     except Damaged as error:
-        return [Damage(LOG_NAME, 0, "header", str(error))]
-    found = []
+        yield 0, "header", str(error)
+        return
     if bad_copies:
-        text = "one of the two copies of the header is damaged"
-        found.append(Damage(LOG_NAME, 0, "header", text))
+        yield 0, "header", "one of the two copies of the header is damaged"
     walk = scan_frames(file, header.seed, log_format.HEADER_BYTES, header.first_offset, None)
     for item in walk:
         if isinstance(item, Gap):
             count = item.end_offset - item.first_offset
             text = f"{count} damaged events; the answers in them are asked for again"
-            found.append(Damage(LOG_NAME, item.position, "events", text))
+            yield item.position, "events", text
         elif isinstance(item, Run):
-            found += _not_understood(item)
-        else:
-            assert isinstance(item, End)
-    return found
+            yield from _not_understood(item)
 
 
-def _not_understood(run: Run) -> Iterator[Damage]:
+def _not_understood(run: Run) -> Iterator[tuple[int, str, str]]:
     position = run.position
     for number, message in enumerate(run.messages, run.first_offset):
         try:
             decode_event(message)
         except Damaged as error:
-            yield Damage(LOG_NAME, position, "events", f"event {number}: {error}")
+            yield position, "events", f"event {number}: {error}"
         position += log_format.FRAME_BYTES + len(message)
 
 
