@@ -271,7 +271,7 @@ def test_example_of_the_source_is_understood() -> None:
 @pytest.mark.parametrize(
     ("name", "value", "problem"),
     [
-        ("segment.target_size", "50kB", "segment.target_size must be at least 64 KiB"),
+        ("segment.target_size", "50kB", "segment.target_size must be at least 64KiB"),
         ("segment.max_open_duration", "0s", "segment.max_open_duration must be over 0"),
         ("wal.max_size", "1MB", "wal.max_size must be at least four times segment.target_size"),
     ],

@@ -37,7 +37,7 @@ ROLLUPS: Final = ("service_red_1m", "service_edges_1h", "traces")
 
 def parse_age(_: click.Context, __: click.Parameter, text: str | None) -> float | None:
     """Seconds, from `30d` or `12h`."""
-    from penstock.server.configuration.units import parse_duration
+    from penstock.model.units import parse_duration
 
     try:
         return None if text is None else parse_duration(text)
@@ -47,7 +47,7 @@ def parse_age(_: click.Context, __: click.Parameter, text: str | None) -> float 
 
 def parse_bytes(_: click.Context, __: click.Parameter, text: str) -> int:
     """Bytes, from `128MB`."""
-    from penstock.server.configuration.units import parse_size
+    from penstock.model.units import parse_size
 
     try:
         return parse_size(text)

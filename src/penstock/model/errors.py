@@ -57,6 +57,11 @@ Operating system errors that are none of these (permission denied, …) pass thr
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 
 class PenstockError(Exception):
     """The root: catches everything that Penstock raises on purpose."""
@@ -71,7 +76,22 @@ class InvalidTopic(InvalidArgument):
 
 
 class InvalidSetting(InvalidArgument):
-    """A setting outside its range, or one that contradicts another."""
+    """A setting outside its range, or one that contradicts another.
+
+    `{}` in the text stands for the fields that it speaks of, in this order. Who has read them from
+    a file tells their keys instead: that is all that its author knows.
+    """
+
+    def __init__(self, text: str, *fields: str) -> None:
+        super().__init__(text, *fields)
+
+    def __str__(self) -> str:
+        return self.told(str)
+
+    def told(self, names: Callable[[str], str]) -> str:
+        """The sentence, with these names for its fields."""
+        text, *fields = self.args
+        return str(text.format(*map(names, fields)) if fields else text)
 
 
 class InvalidBundle(InvalidArgument):

@@ -1,20 +1,19 @@
-"""Typed, frozen settings. Each field says its default's consequence."""
+"""Typed, frozen settings of logs, segments and stores. Each field says its consequence."""
 
 from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
+from typing import Final
 
 from penstock.model.errors import InvalidSetting
+from penstock.model.fields import Count, Duration, Hours, OrNone, Settings, Size, setting
 
-KIB = 1024
-MIB = 1024 * KIB
-GIB = 1024 * MIB
-
-
-def _require(condition: bool, message: str) -> None:
-    if not condition:
-        raise InvalidSetting(message)
+KIB: Final = 1024
+MIB: Final = 1024 * KIB
+GIB: Final = 1024 * MIB
+_FRAME_BYTES: Final = 16
+"""What a message takes of the queue beside its own bytes."""
 
 
 class Durability(enum.Enum):
@@ -33,72 +32,94 @@ class Durability(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LogSettings:
+class WalSettings(Settings):
+    """How a log writes, rotates and caches: what is left to who runs it."""
+
+    durability: Durability = setting(Durability.SYNC, "What an acknowledgement means.")
+    commit_delay_s: Duration = setting(
+        0.0,
+        "How long a commit gathers messages before it starts. 0: it takes what waits when the disk "
+        "is free, which already groups under load; more trades latency for fewer syncs.",
+        key="commit_delay",
+        least=0,
+    )
+    commit_bytes: Size = setting(
+        8 * MIB,
+        "A gathering commit starts at once when this much waits.",
+        key="commit_size",
+        over=0,
+    )
+    sync_interval_s: Duration = setting(
+        0.025,
+        "With `interval`: the longest time between a write and its fdatasync.",
+        key="flush_interval",
+        over=0,
+    )
+    sync_bytes: Size = setting(
+        10 * MIB,
+        "With `interval`: fdatasync at once when this much was written without.",
+        key="flush_size",
+        over=0,
+    )
+    rotate_bytes: Size = setting(
+        64 * MIB,
+        "A file is closed before it would grow over this. Retention and repair work on whole "
+        "files: small ones are forgotten sooner, large ones cost fewer file operations.",
+        key="rotate_size",
+        least=64 * KIB,
+    )
+    rotate_s: OrNone[Duration] = setting(
+        3600.0,
+        "A file is closed when this old, also on an idle topic. None: by size alone.",
+        key="rotate_interval",
+        over=0,
+    )
+    cache_bytes: Size = setting(
+        4 * MIB,
+        "The newest messages kept in memory for readers near the end. 0: none.",
+        key="cache_size",
+        least=0,
+    )
+    cache_idle_s: Duration = setting(
+        30.0,
+        "The cache of a topic without appends for this long is dropped.",
+        key="cache_idle",
+        least=0,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogSettings(WalSettings):
     """How one topic log writes, rotates, caches and forgets."""
 
-    durability: Durability = Durability.SYNC
-    """What an acknowledgement means."""
+    queue_bytes: Size = setting(
+        32 * MIB,
+        "Most bytes waiting for the disk. Over it `append` waits, or fails where told not to wait.",
+        over=0,
+    )
+    max_message_bytes: Size = setting(
+        16 * MIB,
+        "Larger messages are refused. At most `queue_bytes`.",
+        over=0,
+        most=2 * GIB - 1,  # a frame's length has 32 bits
+    )
+    retention_s: OrNone[Duration] = setting(
+        None,
+        "Files older than this go, if they lie below the floor. None: age removes nothing.",
+        least=0,
+    )
+    retention_bytes: OrNone[Size] = setting(
+        None,
+        "The oldest files go until the log is this small, if they lie below the floor. 0: "
+        "everything below the floor goes; None: size removes nothing.",
+        least=0,
+    )
 
-    commit_delay_s: float = 0.0
-    """How long a commit gathers messages before it starts. 0: a commit takes whatever waits when
-    the disk is free, which already groups under load; more trades latency for fewer syncs."""
-
-    commit_bytes: int = 8 * MIB
-    """A gathering commit starts at once when this much waits."""
-
-    sync_interval_s: float = 0.025
-    """With `interval`: the longest time between a write and its fdatasync."""
-
-    sync_bytes: int = 10 * MIB
-    """With `interval`: fdatasync at once when this much was written without."""
-
-    queue_bytes: int = 32 * MIB
-    """Most bytes waiting for the disk. Over it `append` waits, or fails where told not to wait."""
-
-    max_message_bytes: int = 16 * MIB
-    """Larger messages are refused. At most `queue_bytes`."""
-
-    rotate_bytes: int = 64 * MIB
-    """A file is closed before it would grow over this. Retention and repair work on whole files:
-    small ones are forgotten sooner, large ones cost fewer file operations."""
-
-    rotate_s: float | None = 3600.0
-    """A file is closed when this old, also on an idle topic. None: by size alone."""
-
-    cache_bytes: int = 4 * MIB
-    """The newest messages kept in memory for readers near the end. 0: none."""
-
-    cache_idle_s: float = 30.0
-    """The cache of a topic without appends for this long is dropped."""
-
-    retention_s: float | None = None
-    """Files older than this go, if they lie below the floor. None: age removes nothing."""
-
-    retention_bytes: int | None = None
-    """The oldest files go until the log is this small, if they lie below the floor. 0: everything
-    below the floor goes; None: size removes nothing."""
-
-    def __post_init__(self) -> None:
-        """Refuses settings that cannot work together."""
-        try:  # "sync" is as good as Durability.SYNC; anything else would sync nothing
-            object.__setattr__(self, "durability", Durability(self.durability))
-        except ValueError:
-            raise InvalidSetting("durability is sync, interval or buffer") from None
-        for name in ("commit_bytes", "sync_bytes", "queue_bytes", "max_message_bytes"):
-            _require(getattr(self, name) > 0, f"{name} must be over 0")
-        for name in ("commit_delay_s", "cache_bytes", "cache_idle_s"):
-            _require(getattr(self, name) >= 0, f"{name} must not be negative")
-        _require(self.sync_interval_s > 0, "sync_interval_s must be over 0")
-        _require(self.rotate_bytes >= 64 * KIB, "rotate_bytes must be at least 64 KiB")
-        _require(self.rotate_s is None or self.rotate_s > 0, "rotate_s must be over 0, or None")
-        _require(
-            self.max_message_bytes + 16 <= self.queue_bytes,
-            "max_message_bytes and its frame of 16 bytes do not fit into queue_bytes",
-        )
-        _require(self.max_message_bytes < 2 * GIB, "max_message_bytes must be under 2 GiB")
-        for name in ("retention_s", "retention_bytes"):
-            value = getattr(self, name)
-            _require(value is None or value >= 0, f"{name} must not be negative")
+    def check(self) -> None:
+        """A message that the queue cannot hold would wait for ever."""
+        if self.max_message_bytes + _FRAME_BYTES > self.queue_bytes:
+            text = f"{{}} and its frame of {_FRAME_BYTES} bytes do not fit into {{}}"
+            raise InvalidSetting(text, "max_message_bytes", "queue_bytes")
 
 
 class Compression(enum.Enum):
@@ -115,35 +136,35 @@ class Compression(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SegmentSettings:
+class SegmentSettings(Settings):
     """When the open segment is sealed, and how it is written."""
 
-    target_bytes: int = 32 * MIB
-    """Sealed when its bundles are this large in memory. Bounds the memory of one partition."""
-
-    max_open_s: float = 5.0
-    """Sealed when its first bundle is this old. Subscribers get a bundle when it is sealed."""
-
-    max_streams: int = 256
-    """Sealed before it would have more streams (pairs of slot and schema)."""
-
-    dictionary_values: int = 65_536
-    """Sealed when a column's dictionary has grown to this many values; a column that has more
-    within one bundle is stored plain."""
-
-    compression: Compression = Compression.NONE
-    """How column buffers are packed."""
-
-    def __post_init__(self) -> None:
-        """Refuses settings that cannot work."""
-        try:
-            object.__setattr__(self, "compression", Compression(self.compression))
-        except ValueError:
-            raise InvalidSetting("compression is none, lz4 or zstd") from None
-        _require(self.target_bytes >= 64 * KIB, "target_bytes must be at least 64 KiB")
-        _require(self.max_open_s > 0, "max_open_s must be over 0")
-        _require(64 <= self.max_streams <= 65_535, "max_streams is 64 to 65535")
-        _require(0 <= self.dictionary_values < 2**31, "dictionary_values is 0 to 2^31")
+    target_bytes: Size = setting(
+        32 * MIB,
+        "Sealed when its bundles are this large in memory. Bounds the memory of one partition.",
+        key="target_size",
+        least=64 * KIB,
+    )
+    max_open_s: Duration = setting(
+        5.0,
+        "Sealed when its first bundle is this old. Subscribers get a bundle when it is sealed.",
+        key="max_open_duration",
+        over=0,
+    )
+    max_streams: Count = setting(
+        256,
+        "Sealed before it would have more streams (pairs of slot and schema).",
+        least=64,
+        most=65_535,
+    )
+    dictionary_values: Count = setting(
+        65_536,
+        "Sealed when a column's dictionary has grown to this many values; a column that has more "
+        "within one bundle is stored plain.",
+        least=0,
+        most=2**31 - 1,
+    )
+    compression: Compression = setting(Compression.NONE, "How column buffers are packed.")
 
 
 class SizePolicy(enum.Enum):
@@ -157,69 +178,82 @@ class SizePolicy(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StoreSettings:
+class RetentionSettings(Settings):
+    """Which segments stay."""
+
+    max_age_s: OrNone[Hours] = setting(
+        None,
+        "Segments whose newest bundle is older go, delivered or not. None: age removes nothing.",
+        key="max_retain_after_ingestion_hours",
+        over=0,
+    )
+    size_policy: SizePolicy = setting(
+        SizePolicy.BACKPRESSURE,
+        "What happens at the limit of size, and when the disk is full.",
+        key="size_cap_policy",
+    )
+    headroom_bytes: Size = setting(
+        0,
+        "This many bytes of the newest fully acknowledged segments are kept all the same.",
+        key="steady_state_headroom",
+        least=0,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreSettings(RetentionSettings):
     """How one store seals, delivers and forgets."""
 
-    log: LogSettings = LogSettings(retention_bytes=0)
-    """The log's own settings. With `retention_bytes` 0 a file goes as soon as it is in segments."""
+    log: LogSettings = setting(
+        LogSettings(retention_bytes=0),
+        "The log's own settings. `retention_bytes` 0: a file goes as soon as it is in segments.",
+    )
+    segment: SegmentSettings = setting(SegmentSettings(), "The segments' own settings.")
+    budget_bytes: OrNone[Size] = setting(
+        None,
+        "Most bytes on disk for log and segments together; a seal may exceed it by one segment. "
+        "None: no limit.",
+    )
+    max_log_bytes: OrNone[Size] = setting(
+        4 * GIB,
+        "Most bytes of one log that wait to be sealed; appends wait beyond, and requests are put "
+        "off. None: no limit.",
+        key="max_size",
+    )
+    max_in_flight: Count = setting(
+        64,
+        "Bundles that one subscriber may hold unanswered; `next_bundle` waits beyond.",
+        over=0,
+    )
+    claim_s: OrNone[Duration] = setting(
+        300.0,
+        "A bundle that was handed out and not answered for this long is delivered again. None: "
+        "only when its holder is gone.",
+        over=0,
+    )
+    retry_first_s: Duration = setting(
+        0.1,
+        "The pause after a first nack; it doubles with each further one, with jitter.",
+        over=0,
+    )
+    retry_most_s: Duration = setting(60.0, "The longest pause after a nack.")
+    ack_log_bytes: Size = setting(
+        4 * MIB,
+        "ack.log is compacted when it has grown to this size, which bounds what a restart replays.",
+        least=64 * KIB,
+    )
+    seal_retries: Count = setting(
+        5,
+        "A seal that failed is tried again this often before the store stops. A full disk does not "
+        "count: it is tried again until there is space.",
+        least=0,
+    )
 
-    segment: SegmentSettings = SegmentSettings()
-    """The segments' own settings."""
-
-    budget_bytes: int | None = None
-    """Most bytes on disk for log and segments together; a seal may exceed it by one segment.
-    None: no limit."""
-
-    max_log_bytes: int | None = 4 * GIB
-    """Most bytes in the log that wait to be sealed; appends wait beyond. None: no limit."""
-
-    size_policy: SizePolicy = SizePolicy.BACKPRESSURE
-    """What happens at the limit of `budget_bytes`."""
-
-    max_age_s: float | None = None
-    """Segments whose newest bundle is older go, delivered or not. None: age removes nothing."""
-
-    headroom_bytes: int = 0
-    """This many bytes of the newest fully acknowledged segments are kept all the same."""
-
-    max_in_flight: int = 64
-    """Bundles that one subscriber may hold unanswered; `next_bundle` waits beyond."""
-
-    claim_s: float | None = 300.0
-    """A bundle that was handed out and not answered for this long is delivered again. None: only
-    when its holder is gone."""
-
-    retry_first_s: float = 0.1
-    """The pause after a first nack; it doubles with each further one, with jitter."""
-
-    retry_most_s: float = 60.0
-    """The longest pause after a nack."""
-
-    ack_log_bytes: int = 4 * MIB
-    """ack.log is compacted when it has grown to this size, which bounds what a restart replays."""
-
-    seal_retries: int = 5
-    """A seal that failed is tried again this often before the store stops. A full disk does not
-    count: it is tried again until there is space."""
-
-    def __post_init__(self) -> None:
-        """Refuses settings that cannot work together."""
-        try:
-            object.__setattr__(self, "size_policy", SizePolicy(self.size_policy))
-        except ValueError:
-            raise InvalidSetting("size_policy is backpressure or drop_oldest") from None
-        _require(
-            self.budget_bytes is None or self.budget_bytes >= 4 * self.segment.target_bytes,
-            "budget_bytes must be at least four times target_bytes",
-        )
-        _require(
-            self.max_log_bytes is None or self.max_log_bytes >= 4 * self.segment.target_bytes,
-            "max_log_bytes must be at least four times target_bytes",
-        )
-        _require(self.max_age_s is None or self.max_age_s > 0, "max_age_s must be over 0, or None")
-        _require(self.headroom_bytes >= 0, "headroom_bytes must not be negative")
-        _require(self.max_in_flight > 0, "max_in_flight must be over 0")
-        _require(self.claim_s is None or self.claim_s > 0, "claim_s must be over 0, or None")
-        _require(0 < self.retry_first_s <= self.retry_most_s, "0 < retry_first_s <= retry_most_s")
-        _require(self.ack_log_bytes >= 64 * KIB, "ack_log_bytes must be at least 64 KiB")
-        _require(self.seal_retries >= 0, "seal_retries must not be negative")
+    def check(self) -> None:
+        """Under four segments nothing could be sealed and delivered at the same time."""
+        for name in ("budget_bytes", "max_log_bytes"):
+            bound = getattr(self, name)
+            if bound is not None and bound < 4 * self.segment.target_bytes:
+                raise InvalidSetting("{} must be at least four times {}", name, "target_bytes")
+        if not self.retry_first_s <= self.retry_most_s:
+            raise InvalidSetting("{} must be at least {}", "retry_most_s", "retry_first_s")

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.model.errors import InvalidSetting
-from penstock.server.configuration.units import parse_duration, parse_size, show_duration, show_size
+from penstock.model.units import parse_duration, parse_size, show_duration, show_size
 
 
 @dataclass(frozen=True, slots=True)

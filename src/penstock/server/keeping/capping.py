@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 from penstock.model.errors import InvalidSetting
 from penstock.model.settings import KIB, MIB
+from penstock.model.units import show_size
 from penstock.otel.signals import Signal
-from penstock.server.configuration.units import show_size
 from penstock.server.receiving.repeats import ENTRY_BYTES
 from penstock.storage.files import OUT_OF_SPACE
 from penstock.store.size_cap import begin_ledger

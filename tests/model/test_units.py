@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.model.errors import InvalidSetting
-from penstock.server.configuration.units import parse_duration, parse_size, show_duration, show_size
+from penstock.model.units import parse_duration, parse_size, show_duration, show_size
 
 
 @pytest.mark.parametrize(
