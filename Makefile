@@ -2,6 +2,8 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
+# Tests and benchmarks start hundreds of processes; where this is set, each compiles everything anew.
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: help setup demo test away soak interop lint bench clean
 help:            ## what there is

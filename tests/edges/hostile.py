@@ -75,38 +75,48 @@ def unfinished(server: Reached) -> str:
     return "gone"
 
 
-COSTLY: dict[str, Callable[[Reached], str]] = {
-    "gzip": over_http(packed("gzip", dense(30_000_000)), content_encoding="gzip"),
-    "zstd": over_http(packed("zstd", dense(30_000_000)), content_encoding="zstd"),
-    "dense gzip": over_http(packed("gzip", dense(3_000_000)), content_encoding="gzip"),
-    "dense JSON": over_http(packed("gzip", dense_json(200_000)), JSON, content_encoding="gzip"),
-    "gRPC": over_grpc(packed("gzip", dense(3_000_000))),
-    "gRPC deflate": over_grpc(packed("deflate", dense(30_000_000))),
-    "large": over_http(large(T, 8000)),
-}
-CHEAP: dict[str, Callable[[Reached], str]] = {
-    "many small parts": over_http(dense(8000)),
-    "members": over_http(packed("gzip", b"") * 5000, content_encoding="gzip"),
-    "announced": announced,
-    "unfinished": unfinished,
-    "garbage": over_http(b"\xff" * 300),
-}
+Kinds = dict[str, Callable[[Reached], str]]
 
 
-KINDS = COSTLY | CHEAP
+def costly() -> Kinds:
+    """Those that take a turn of a second or so; made when they are needed: it takes seconds."""
+    return {
+        "gzip": over_http(packed("gzip", dense(30_000_000)), content_encoding="gzip"),
+        "zstd": over_http(packed("zstd", dense(30_000_000)), content_encoding="zstd"),
+        "dense gzip": over_http(packed("gzip", dense(3_000_000)), content_encoding="gzip"),
+        "dense JSON": over_http(packed("gzip", dense_json(200_000)), JSON, content_encoding="gzip"),
+        "gRPC": over_grpc(packed("gzip", dense(3_000_000))),
+        "gRPC deflate": over_grpc(packed("deflate", dense(30_000_000))),
+        "large": over_http(large(T, 8000)),
+    }
+
+
+def cheap() -> Kinds:
+    """Those that are answered at once."""
+    return {
+        "many small parts": over_http(dense(8000)),
+        "members": over_http(packed("gzip", b"") * 5000, content_encoding="gzip"),
+        "announced": announced,
+        "unfinished": unfinished,
+        "garbage": over_http(b"\xff" * 300),
+    }
+
+
 ROUNDS = 40
-"""Of the cheap ones for each round of the costly ones, which take turns of a second or so."""
+"""Of the cheap ones for each round of the costly ones."""
 
 
 class Attack:
     """So many requests of all kinds, by some clients."""
 
     def __init__(self, server: Reached, count: int, seconds: float) -> None:
-        self.ends: dict[str, Counter[str]] = {name: Counter() for name in KINDS}
+        few, many = costly(), cheap()
+        self.ends: dict[str, Counter[str]] = {name: Counter() for name in few | many}
         self.errors: list[str] = []
         self._server = server
         self._left = itertools.count(1 - count)
-        self._kinds = itertools.cycle([*COSTLY, *[*CHEAP] * ROUNDS])
+        self._send = few | many
+        self._kinds = itertools.cycle([*few, *[*many] * ROUNDS])
         self._end = time.monotonic() + seconds
         self._lock = threading.Lock()
         self._threads = [threading.Thread(target=self._run) for _ in range(16)]
@@ -126,7 +136,7 @@ class Attack:
     def _run(self) -> None:
         while (name := self._next()) is not None:
             try:
-                end = KINDS[name](self._server)
+                end = self._send[name](self._server)
             except (ConnectionError, TimeoutError):
                 end = "gone"
             except Exception as error:  # noqa: BLE001 - the test looks at it
