@@ -1,16 +1,40 @@
 """The log's continuation in object storage: replay from any offset, without end."""
 
-from penstock.archive.archiving import Archiver, Archiving
-from penstock.archive.catalog import DEFAULT_ROOT, Catalog, archived_partitions, catalogs
-from penstock.archive.format import Descriptor
-from penstock.archive.reader import ArchiveReader, read_object
-from penstock.archive.settings import ArchiveSettings
-from penstock.archive.sources import OpenLog, SealedFiles
-from penstock.archive.status import ArchiveStatus, archive_status
-from penstock.archive.tiered import LiveLog, LogFolder, TieredReader, earliest_offset
-from penstock.archive.topics import ArchivedTopic, Topics, TopicSubscriber
-from penstock.archive.uploader import Uploader
-from penstock.archive.verify import verify_archive
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock.lazy import lazily
+
+if TYPE_CHECKING:
+    from penstock.archive.archiving import Archiver, Archiving
+    from penstock.archive.catalog import DEFAULT_ROOT, Catalog, archived_partitions, catalogs
+    from penstock.archive.format import Descriptor
+    from penstock.archive.reader import ArchiveReader, read_object
+    from penstock.archive.settings import ArchiveSettings
+    from penstock.archive.sources import OpenLog, SealedFiles
+    from penstock.archive.status import ArchiveStatus, archive_status
+    from penstock.archive.tiered import LiveLog, LogFolder, TieredReader, earliest_offset
+    from penstock.archive.topics import ArchivedTopic, Topics, TopicSubscriber
+    from penstock.archive.uploader import Uploader
+    from penstock.archive.verify import verify_archive
+else:
+    __getattr__ = lazily(
+        __name__,
+        {
+            "archiving": "Archiver Archiving",
+            "catalog": "DEFAULT_ROOT Catalog archived_partitions catalogs",
+            "format": "Descriptor",
+            "reader": "ArchiveReader read_object",
+            "settings": "ArchiveSettings",
+            "sources": "OpenLog SealedFiles",
+            "status": "ArchiveStatus archive_status",
+            "tiered": "LiveLog LogFolder TieredReader earliest_offset",
+            "topics": "ArchivedTopic Topics TopicSubscriber",
+            "uploader": "Uploader",
+            "verify": "verify_archive",
+        },
+    )
 
 __all__ = [
     "DEFAULT_ROOT",

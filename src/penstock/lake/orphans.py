@@ -19,6 +19,7 @@ from penstock.lake.deletes import plain_path
 from penstock.lake.layout import data_folder, key_of, may_be_in_flight, metadata_folder
 from penstock.lake.listing import stored_files
 from penstock.lake.positions import read_epochs, read_positions
+from penstock.lake.settings import ORPHAN_GRACE_S
 from penstock.model.clock import SystemClock
 from penstock.model.errors import Damaged
 
@@ -32,8 +33,6 @@ if TYPE_CHECKING:
     from penstock.lake.listing import StoredFile
     from penstock.model.clock import Clock
 
-GRACE_S: Final = 3600.0
-"""Longer than any query, and than any compaction takes to write its files."""
 _OURS: Final = (".parquet", ".avro", ".metadata.json", ".puffin", ".tmp")
 """Files of other kinds are left alone."""
 
@@ -46,7 +45,9 @@ class Removed:
     bytes: int = 0
 
 
-def remove_orphans(table: Table, grace_s: float = GRACE_S, clock: Clock | None = None) -> Removed:
+def remove_orphans(
+    table: Table, grace_s: float = ORPHAN_GRACE_S, clock: Clock | None = None
+) -> Removed:
     """Deletes what nothing refers to; doing it again finds nothing.
 
     Safe beside flush, compaction, expiry and readers. Damaged, and nothing is deleted, where a

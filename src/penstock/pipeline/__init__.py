@@ -11,23 +11,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from penstock.lazy import lazily
+
 if TYPE_CHECKING:
-    from penstock.pipeline.session import spark_session as spark_session
-    from penstock.pipeline.session import stop_session as stop_session
-    from penstock.pipeline.source import PenstockSource as PenstockSource
+    from penstock.pipeline.session import spark_session, stop_session
+    from penstock.pipeline.source import PenstockSource
+else:
+    __getattr__ = lazily(
+        __name__, {"session": "spark_session stop_session", "source": "PenstockSource"}
+    )
 
-_HOMES = {
-    "PenstockSource": "source",
-    "spark_session": "session",
-    "stop_session": "session",
-}
-__all__ = list(_HOMES)
-
-
-def __getattr__(name: str) -> object:
-    """Imports a name with its first use."""
-    if name in _HOMES:
-        import importlib
-
-        return getattr(importlib.import_module(f"penstock.pipeline.{_HOMES[name]}"), name)
-    raise AttributeError(f"module 'penstock.pipeline' has no attribute {name!r}")
+__all__ = ["PenstockSource", "spark_session", "stop_session"]

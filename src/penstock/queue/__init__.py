@@ -1,21 +1,45 @@
 """The stateless queue: producers without a disk, object storage, one fenced consumer."""
 
-from penstock.queue.batch import CompressionType
-from penstock.queue.blocking import Consumer, Producer, fetch_batches
-from penstock.queue.consumer import AsyncConsumer
-from penstock.queue.entry import Entry, Metadata
-from penstock.queue.fetch import ConsumedBatch, fetch_batch
-from penstock.queue.gc import Collected, GarbageCollector
-from penstock.queue.inspector import Inspector, QueueStatus
-from penstock.queue.producer import AsyncProducer
-from penstock.queue.settings import (
-    ConsumerSettings,
-    GarbageSettings,
-    ProducerSettings,
-    QueueSettings,
-)
-from penstock.queue.verify import verify_queue
-from penstock.queue.watcher import DurabilityWatcher, WriteHandle
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock.lazy import lazily
+
+if TYPE_CHECKING:
+    from penstock.queue.batch import CompressionType
+    from penstock.queue.blocking import Consumer, Producer, fetch_batches
+    from penstock.queue.consumer import AsyncConsumer
+    from penstock.queue.entry import Entry, Metadata
+    from penstock.queue.fetch import ConsumedBatch, fetch_batch
+    from penstock.queue.gc import Collected, GarbageCollector
+    from penstock.queue.inspector import Inspector, QueueStatus
+    from penstock.queue.producer import AsyncProducer
+    from penstock.queue.settings import (
+        ConsumerSettings,
+        GarbageSettings,
+        ProducerSettings,
+        QueueSettings,
+    )
+    from penstock.queue.verify import verify_queue
+    from penstock.queue.watcher import DurabilityWatcher, WriteHandle
+else:
+    __getattr__ = lazily(
+        __name__,
+        {
+            "batch": "CompressionType",
+            "blocking": "Consumer Producer fetch_batches",
+            "consumer": "AsyncConsumer",
+            "entry": "Entry Metadata",
+            "fetch": "ConsumedBatch fetch_batch",
+            "gc": "Collected GarbageCollector",
+            "inspector": "Inspector QueueStatus",
+            "producer": "AsyncProducer",
+            "settings": "ConsumerSettings GarbageSettings ProducerSettings QueueSettings",
+            "verify": "verify_queue",
+            "watcher": "DurabilityWatcher WriteHandle",
+        },
+    )
 
 __all__ = [
     "AsyncConsumer",
