@@ -59,23 +59,28 @@ def unpacked(folder: Path, lake: Path | None = None) -> Path:
 
     With `lake` as if `lake.warehouse` had named that.
     """
-    with tarfile.open(ARCHIVE) as packed:
+    return unpacked_from(ARCHIVE, MADE_AT, folder, lake)
+
+
+def unpacked_from(archive: Path, made_at: str, folder: Path, lake: Path | None = None) -> Path:
+    """The same of any such file, by where it was made."""
+    with tarfile.open(archive) as packed:
         packed.extractall(folder, filter="data")
     data = folder / "data"
     if lake is None:
         lake = data / "lake"
     else:
         (data / "lake").rename(lake)
-    moved = _Move(f"{MADE_AT}/lake", str(lake))
+    moved = _Move(f"{made_at}/lake", str(lake))
     for path in lake.rglob("*"):
-        if path.suffix == ".json":
+        if path.name.endswith(".metadata.json"):
             path.write_text(json.dumps(moved.all_of(json.loads(path.read_text()))))
         elif path.suffix == ".avro":
             moved.avro(path)
     with sqlite3.connect(lake / "catalog.db") as catalog:
         for column in ("metadata_location", "previous_metadata_location"):
             text = f"UPDATE iceberg_tables SET {column} = replace({column}, ?, ?)"  # noqa: S608
-            catalog.execute(text, (f"{MADE_AT}/lake", str(lake)))
+            catalog.execute(text, (f"{made_at}/lake", str(lake)))
     catalog.close()
     return data
 
@@ -112,15 +117,15 @@ def _make(data: Path) -> None:
     server = Server.start(data)
     server.post(Signal.TRACES, spans("one", "two"))
     server.post(Signal.TRACES, spans("three", "four"))
-    server.post(Signal.LOGS, _logs("first", "second"))
-    server.post(Signal.METRICS, _metrics("requests", "errors"))
+    server.post(Signal.LOGS, logs("first", "second"))
+    server.post(Signal.METRICS, metrics("requests", "errors"))
     server.stop()
-    _pipeline(data)
+    pipeline(data)
     server = Server.start(data)
     until(lambda: not list(data.glob("topics/**/*.seg")))
     server.post(Signal.TRACES, spans("five", "six"))
     server.stop()
-    _pipeline(data)
+    pipeline(data)
     delivered = data / "pipeline" / "delivered.json"
     aside = delivered.rename(data.parent / "delivered.json")  # or the segment would be let go
     server = Server.start(data)
@@ -133,7 +138,8 @@ def _make(data: Path) -> None:
     shutil.rmtree(data / "pipeline" / "checkpoints", ignore_errors=True)
 
 
-def _logs(*bodies: str) -> bytes:
+def logs(*bodies: str) -> bytes:
+    """A request with a log record for each body."""
     request = ExportLogsServiceRequest()
     scope = request.resource_logs.add().scope_logs.add()
     for body in bodies:
@@ -141,7 +147,8 @@ def _logs(*bodies: str) -> bytes:
     return request.SerializeToString()
 
 
-def _metrics(*names: str) -> bytes:
+def metrics(*names: str) -> bytes:
+    """A request with a gauge for each name."""
     request = ExportMetricsServiceRequest()
     scope = request.resource_metrics.add().scope_metrics.add()
     for name in names:
@@ -149,7 +156,8 @@ def _metrics(*names: str) -> bytes:
     return request.SerializeToString()
 
 
-def _pipeline(data: Path) -> None:
+def pipeline(data: Path) -> None:
+    """Takes to the lake what is sealed."""
     command = [Path(sys.executable).parent / "penstock", "pipeline", "run", "--once"]
     subprocess.run([*command, "--data-dir", data], check=True)
 
