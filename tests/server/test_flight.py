@@ -213,8 +213,9 @@ def test_server_stops_though_a_stream_is_open(tmp_path: Path) -> None:
     """And what the stream held is delivered after the next start."""
     with serving(tmp_path / "data") as server:
         seal(server, "held")
-        with subscribed(server, "default") as subscriber:
-            next(stream := subscriber.bundles())
+        where = location(server), "/default/traces", "remote"
+        with RemoteSubscriber(*where, patience_s=0) as subscriber:
+            next(stream := subscriber.bundles(wait_s=3600))
             assert server.stop() == 0
             with pytest.raises(pf.FlightError):
                 next(stream)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock.metrics import Metrics
-from penstock.model.errors import InvalidArgument, StoreFull
+from penstock.model.errors import InvalidArgument, ServerUnreachable, StoreFull
 from penstock.server.flight import deliveries
 from penstock.server.flight.deliveries import Deliveries
 from penstock.store import Store
@@ -110,9 +110,10 @@ def test_streams_are_bounded(store: Store, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_stopping_ends_streams(store: Store) -> None:
-    """Without waiting for bundles."""
+    """Without waiting for bundles, and in an error: an end in order says that nothing came."""
     out = Deliveries()
-    stream = out.stream(store, "me", None, 1)
+    stream = out.stream(store, "me", 3600.0, 1)
     places(stream, 1)
     out.stop()
-    assert [batch.num_rows for batch in stream] in ([], [0])
+    with pytest.raises(ServerUnreachable, match="stopping"):
+        list(stream)

@@ -10,7 +10,6 @@ import subprocess
 import sys
 import threading
 import time
-import urllib.request
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.model.clock import SystemClock
@@ -73,10 +72,9 @@ class DemoServer:
 
     def flush(self) -> None:
         """Seals everything."""
-        address = f"http://127.0.0.1:{self.ports['web']}/api/v1/flush"
-        request = urllib.request.Request(address, method="POST")
-        with urllib.request.urlopen(request, timeout=60) as response:  # noqa: S310 - our own
-            response.read()
+        from penstock.client import connect
+
+        connect(self._data_dir).flush()
 
     def wait(self) -> None:
         """Until somebody stops it."""

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import time
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -18,15 +17,10 @@ from penstock.cli.common import (
     say,
 )
 from penstock.cli.serve import config_option, read_config
-from penstock.model.errors import ServerUnreachable
 from penstock.server.configuration.lakes import lake_settings
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from penstock.client.server_file import RunningServer
-
-_ANSWER_S: Final = 5.0
 
 
 @click.command()
@@ -57,12 +51,15 @@ def status(data_dir: Path, file: Path | None, as_json: bool) -> None:
 def server_status(root: Path) -> dict[str, Any]:
     """Whether one runs, and how it is. Asked through its own sockets: no token is needed."""
     from penstock.client.server_file import running_server
+    from penstock.client.workers import reports_of
 
     server = running_server(root)
     if server is None:
         return {"running": False}
     ports = {name: getattr(server, f"{name}_port") for name in ("grpc", "http", "flight", "web")}
-    reports, problems = _reports(root, server)
+    reports, problems = reports_of(root, server)
+    for report in reports:
+        problems += [*report["failures"], *([report["pressure"]] if report["pressure"] else [])]
     rates = [report["rates"]["requests_per_second"] for report in reports]
     return {
         "running": True,
@@ -74,26 +71,6 @@ def server_status(root: Path) -> dict[str, Any]:
         "open_bytes": sum(topic["open_bytes"] for r in reports for topic in r["topics"]),
         "problems": problems,
     }
-
-
-def _reports(root: Path, server: RunningServer) -> tuple[list[dict[str, Any]], list[str]]:
-    import pyarrow.flight as pf
-
-    from penstock.client.workers import worker_client
-
-    reports, problems = list[dict[str, Any]](), list[str]()
-    for number in range(server.workers):
-        try:
-            with worker_client(root, number) as client:
-                options = pf.FlightCallOptions(timeout=_ANSWER_S)
-                [answer] = client.do_action(pf.Action("report", b"{}"), options)
-                report = json.loads(answer.body.to_pybytes())
-        except ServerUnreachable as error:
-            problems.append(f"worker {number} does not answer: {error}")
-            continue
-        reports.append(report)
-        problems += [*report["failures"], *([report["pressure"]] if report["pressure"] else [])]
-    return reports, problems
 
 
 # --- for people --------------------------------------------------------------------------------

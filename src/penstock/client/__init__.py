@@ -1,8 +1,13 @@
-"""What talks to a running server, from this machine or another.
+"""What talks to a running server, from this machine or another: `connect` and what it gives.
 
+    connection    questions and administration over the web port
+    subscriber    bundles over the Flight port, each answered by its holder
+    absence       how a server is waited for that goes away meanwhile
     server_file   DATA/server.json: where the server of a data directory is, while it runs
     workers       its workers, asked over sockets in the data directory: hot rows, how they are
-    subscriber    bundles over the Flight port, each answered by its holder
+
+In come an address and a token, out go bundles (Arrow) and rows; the server's own processes and the
+command line use the last two, which need no token.
 
 Importing the package costs nothing; each name brings what it needs with its first use.
 """
@@ -12,12 +17,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from penstock.client.connection import Connection as Connection
+    from penstock.client.connection import connect as connect
     from penstock.client.subscriber import RemoteDelivery as RemoteDelivery
     from penstock.client.subscriber import RemoteSubscriber as RemoteSubscriber
 
 _HOMES = {
+    "Connection": "connection",
     "RemoteDelivery": "subscriber",
     "RemoteSubscriber": "subscriber",
+    "connect": "connection",
 }
 __all__ = list(_HOMES)
 

@@ -43,6 +43,7 @@ END: Final = b"penstock.end_offset"
 """In the stream's metadata: where the log ended when it was asked."""
 NOT_OPEN: Final = -1
 ANSWER_S: Final = 10.0
+_REPORT_S: Final = 5.0
 _MOST_KEPT: Final = 16
 
 
@@ -98,7 +99,7 @@ def worker_client(data_dir: Path, worker: int) -> Iterator[pf.FlightClient]:
         yield connection.client
     except (pf.FlightError, pa.ArrowException, OSError) as error:
         _connections.drop(folder, worker)
-        raise ServerUnreachable(_reason(error)) from None
+        raise ServerUnreachable(_reason(error)) from error
 
 
 def hot_messages(
@@ -122,6 +123,22 @@ def hot_messages(
                 yield end, chunk.data
         finally:
             reader.cancel()  # of no effect at its end
+
+
+def reports_of(data_dir: Path, server: RunningServer) -> tuple[list[dict[str, Any]], list[str]]:
+    """How each worker is, and who does not say. Its sockets are its owner's: no token is needed."""
+    import pyarrow.flight as pf
+
+    reports, problems = list[dict[str, Any]](), list[str]()
+    for number in range(server.workers):
+        try:
+            with worker_client(data_dir, number) as client:
+                options = pf.FlightCallOptions(timeout=_REPORT_S)
+                [answer] = client.do_action(pf.Action("report", b"{}"), options)
+                reports.append(json.loads(answer.body.to_pybytes()))
+        except ServerUnreachable as error:
+            problems.append(f"worker {number} does not answer: {error}")
+    return reports, problems
 
 
 def _metadata(schema: pa.Schema) -> dict[bytes, bytes]:

@@ -26,6 +26,7 @@
     │   ├── StoreClosed
     │   └── StoreStopped
     ├── ServerUnreachable        a server that should be there does not answer
+    ├── ConnectionClosed         this client calls nobody any more
     ├── AnswerIncomplete         rows that should be in an answer cannot be read
     ├── CommitConflict           a table of the lake is not as expected; nothing was committed
     │   ├── Fenced
@@ -204,7 +205,11 @@ class StoreStopped(StoreUnavailable):
 
 
 class ServerUnreachable(PenstockError):
-    """The server of a data directory does not answer; what is on disk can be read without it."""
+    """A server does not answer; what is in its data directory can be read without it."""
+
+
+class ConnectionClosed(PenstockError):
+    """The client was closed, maybe by another thread; nothing more is sent."""
 
 
 class AnswerIncomplete(PenstockError):

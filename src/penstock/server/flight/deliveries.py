@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import pyarrow as pa
 
 from penstock.client.subscriber import DELIVERIES
-from penstock.model.errors import InvalidArgument, StoreFull
+from penstock.model.errors import InvalidArgument, ServerUnreachable, StoreFull
 from penstock.store.messages import encode_bundle
 
 if TYPE_CHECKING:
@@ -90,6 +90,8 @@ class Deliveries:
                         return
                     else:
                         yield _NOTHING
+            # An end would say that there was nothing for so long.
+            raise ServerUnreachable("the server is stopping")
         finally:
             with self._lock:
                 self._streams -= 1
@@ -114,21 +116,25 @@ class Deliveries:
     def answer(self, store: Store, subscriber: str, how: str, asked: dict[str, Any]) -> int:
         """Acks, nacks or rejects bundles; returns how many, when that is durable.
 
-        InvalidArgument: one of them is not out, and nothing was answered.
+        InvalidArgument: one of them is not out, and nothing was answered; where the question says
+        `partial`, such are passed over, since they are delivered again.
         """
         delay_s = asked.get("retry_after_s")
         if delay_s is not None and not isinstance(delay_s, int | float):
             raise InvalidArgument(f"cannot try again after {delay_s!r} seconds")
-        taken = self._take(_places(store, subscriber, asked.get("bundles")))
+        places = _places(store, subscriber, asked.get("bundles"))
+        taken = self._take(places, partial=asked.get("partial") is True)
         for commit in [_answer(delivery, how, delay_s) for delivery in taken]:
             commit.wait()
         with self._answered:
             self._answered.notify_all()
         return len(taken)
 
-    def _take(self, places: list[Place]) -> list[Delivery]:
-        """All of them or none."""
+    def _take(self, places: list[Place], *, partial: bool) -> list[Delivery]:
+        """All of them or none; those that are out where `partial`."""
         with self._lock:
+            if partial:
+                places = [place for place in places if place in self._out]
             for place in places:
                 if place not in self._out:
                     at = f"{place.segment_seq}:{place.bundle_index}"

@@ -19,7 +19,13 @@ import pyarrow.flight as pf
 from penstock.client.server_file import SOCKETS
 from penstock.client.subscriber import DELIVERIES
 from penstock.client.workers import END, NOT_OPEN, SCHEMA, socket_name
-from penstock.model.errors import InvalidArgument, PenstockError, SubscriberUnknown
+from penstock.model.errors import (
+    InvalidArgument,
+    PenstockError,
+    Retryable,
+    ServerUnreachable,
+    SubscriberUnknown,
+)
 from penstock.model.topics import Topic
 from penstock.server.flight.deliveries import ANSWERS, MOST_HELD, Deliveries
 from penstock.server.flight.hot_stream import HotStream
@@ -60,7 +66,7 @@ def told(handler: Handler) -> Handler:
         except ImportError as error:
             text = f"{error.name} is missing on the server: pip install 'penstock[query]'"
         except PenstockError as error:
-            text = str(error)
+            raise told_error(error) from None
         except Exception:  # noqa: BLE001 - a caller is not to see how we are built
             _LOG.exception("a call failed")
             text = "the server failed; its log says how"
@@ -74,7 +80,13 @@ def told_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     try:
         yield from batches
     except PenstockError as error:
-        raise pf.FlightServerError(str(error)) from None
+        raise told_error(error) from None
+
+
+def told_error(error: PenstockError) -> pf.FlightError:
+    """What may work later says so: a client comes again by itself."""
+    later = isinstance(error, Retryable | ServerUnreachable)
+    return (pf.FlightUnavailableError if later else pf.FlightServerError)(str(error))
 
 
 class WorkerFlight(pf.FlightServerBase):  # type: ignore[misc]  # pyarrow has no types

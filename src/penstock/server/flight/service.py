@@ -34,6 +34,7 @@ from penstock.server.flight.of_worker import (
     text,
     told,
     told_batches,
+    told_error,
     topic,
 )
 from penstock.server.keeping.registrations import MAY_REGISTER, TOO_MANY, Registered, Registrations
@@ -214,7 +215,8 @@ class FlightService(pf.FlightServerBase):  # type: ignore[misc]  # pyarrow has n
             with worker_client(self._config.data_dir.absolute(), worker) as client:
                 yield client
         except ServerUnreachable as error:
-            raise pf.FlightServerError(str(error)) from None
+            refused = isinstance(error.__cause__, pf.FlightServerError)  # it is there, and says why
+            raise pf.FlightServerError(str(error)) if refused else told_error(error) from None
 
 
 def _check_subscriber(asked: dict[str, Any], key: str, seen: frozenset[str] | None) -> None:

@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock import __version__
+from penstock.client.server_file import running_server
 from penstock.pipeline.flush.progress import read_progress
 from penstock.server.auth import Role
 from penstock.server.child import ANSWER_S
@@ -65,13 +66,21 @@ class Admin:
 
     async def _status(self, request: Request) -> Response:
         reports = [report for report in await self._reports("report") if report]
+        about: dict[str, Any] = {"version": __version__, "flight_port": await self._flight_port()}
         if not request.caller.oversees:
             shown = [{k: v for k, v in report.items() if k in _FOR_ALL} for report in reports]
-            return Response.of({"version": __version__, "workers": shown})
+            return Response.of({**about, "workers": shown})
         workers = [{k: v for k, v in report.items() if k != "id"} for report in reports]
         rates = [worker.get("rates", {}).get("requests_per_second", 0.0) for worker in workers]
-        about = {"version": __version__, "requests_per_second": round(sum(rates), 3)}
+        about["requests_per_second"] = round(sum(rates), 3)
         return Response.of({**about, "workers": workers})
+
+    async def _flight_port(self) -> int | None:
+        """For who knows the web port only; None where a queue takes what comes."""
+        if self._flight is None:
+            return None
+        server = await asyncio.to_thread(running_server, self._config.data_dir)
+        return server.flight_port if server is not None else None
 
     async def _flush(self, _: Request) -> Response:
         reports = await self._reports("flush", _FLUSH_S)

@@ -137,7 +137,12 @@ _REFUSALS: Final = {
 }
 _LIST: Final = {"type": "array", "items": {"type": "object"}}
 _STATUS: Final = _object(code=_COUNT, message=_TEXT, details=_LIST)
-_WORKERS: Final = _object(version=_TEXT, requests_per_second={"type": "number"}, workers=_LIST)
+_WORKERS: Final = _object(
+    version=_TEXT,
+    flight_port={"type": ["integer", "null"]},
+    requests_per_second={"type": "number"},
+    workers=_LIST,
+)
 _FLUSHED: Final = _object(flushed={"type": "boolean"}, errors={"type": "array", "items": _TEXT})
 _TOPICS: Final = _object(topics=_LIST, warnings=_WARNINGS)
 _SUBSCRIBERS: Final = _object(subscribers=_LIST, warnings=_WARNINGS)
