@@ -9,6 +9,7 @@ import pytest
 from penstock.lake import glance as glancing
 from penstock.lake import noted
 from penstock.lake.glance import glance
+from penstock.lake.metadata import TableMetadata
 from penstock.lake.settings import LakeSettings
 from tests.pipeline.flush.helpers import without_spark
 from tests.pipeline.helpers import Data, spans
@@ -35,14 +36,14 @@ def read(data: Data, monkeypatch: pytest.MonkeyPatch) -> tuple[object, int]:
     glancing.forget()
     noted._last.clear()
     manifests: list[str] = []
-    original = glancing._records
+    original = TableMetadata.records
 
-    def counted(location: str) -> object:
+    def counted(self: TableMetadata, location: str) -> object:
         manifests.append(location)
-        return original(location)
+        return original(self, location)
 
     with monkeypatch.context() as patched:
-        patched.setattr(glancing, "_records", counted)
+        patched.setattr(TableMetadata, "records", counted)
         found = glance(LakeSettings.of(data.root), "spans").files
     return found, len(manifests) - 1  # without their list
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from penstock.lake import glance as glancing
+from penstock.lake import metadata
 from penstock.model.errors import AnswerIncomplete, InvalidArgument
 from penstock.query import engine
 from penstock.query.tiers import Tier
@@ -209,7 +210,7 @@ def test_damaged_catalog_is_named(data: Data, content: bytes) -> None:
 def test_locked_catalog_is_named(data: Data, monkeypatch: pytest.MonkeyPatch) -> None:
     """After waiting for a while."""
     cold(data, spans(1))
-    monkeypatch.setattr(glancing, "LOCK_WAIT_S", 0.05)
+    monkeypatch.setattr(metadata, "LOCK_WAIT_S", 0.05)
     catalog = sqlite3.connect(data.root / "lake" / "catalog.db")
     try:
         catalog.execute("BEGIN EXCLUSIVE")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from penstock.cli.inspect_store import time_text
 from penstock.cli.records import positions_text
-from penstock.lake.glance import CATALOG
+from penstock.lake.metadata import CATALOG
 from penstock.lake.page_reader import PageReader
 from penstock.lake.positions import decode_positions
 from penstock.lake.references import catalog_tables, read_avro, references

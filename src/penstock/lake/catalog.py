@@ -11,6 +11,7 @@ from pyiceberg.exceptions import NamespaceAlreadyExistsError
 from sqlalchemy.exc import DBAPIError
 
 from penstock.lake.durable import FILE_IO
+from penstock.lake.metadata import CATALOG
 from penstock.storage.files import LocalFiles
 
 if TYPE_CHECKING:
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 
     from penstock.lake.settings import LakeSettings
 
-CATALOG_FILE: Final = "catalog.db"
 _LOCK_WAIT_S: Final = 30
 """How long SQLite waits for another process's transaction."""
 _ATTEMPTS: Final = 8
@@ -59,4 +59,4 @@ def _open(settings: LakeSettings, properties: dict[str, str]) -> Catalog:
 
 
 def _sqlite(folder: Path) -> str:
-    return f"sqlite:///{folder / CATALOG_FILE}?timeout={_LOCK_WAIT_S}"
+    return f"sqlite:///{folder / CATALOG}?timeout={_LOCK_WAIT_S}"

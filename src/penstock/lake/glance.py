@@ -1,25 +1,23 @@
 """What a table has right now, read in milliseconds: its files and its positions.
 
-The catalog is a SQLite file and Iceberg's metadata are JSON and Avro, so nothing more is needed to
-see them; pyiceberg takes longer to import than most queries take. Tables of other catalogs are
-asked for through pyiceberg.
+Whatever catalog has the table: `metadata` says how they are come by.
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
 import os
-import sqlite3
 import struct
 from dataclasses import dataclass, field, replace
 from datetime import date
-from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from threading import Lock
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from cachetools import LRUCache, cached
 
 from penstock.lake.columns import columns_document, columns_of, number_of, recorded
-from penstock.lake.deletes import check_readable, plain_path
+from penstock.lake.deletes import check_readable
 from penstock.lake.layout import data_folder
 from penstock.lake.manifests import (
     DELETED,
@@ -27,28 +25,28 @@ from penstock.lake.manifests import (
     delete_index,
     global_specs,
     partition_of,
-    records,
     sequence_of,
 )
+from penstock.lake.metadata import CATALOG, find_table, local_path
 from penstock.lake.noted import Noted
 from penstock.lake.positions import decode_epochs, decode_positions
 from penstock.lake.promoted import of_properties, with_columns
 from penstock.lake.schemas import TABLES
-from penstock.model.errors import Damaged
+from penstock.model.errors import Damaged, PenstockError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from penstock.lake.columns import Columns
     from penstock.lake.deletes import DeleteIndex, Deletions
+    from penstock.lake.metadata import TableMetadata
     from penstock.lake.promoted import Promoted
     from penstock.lake.settings import LakeSettings
     from penstock.model.positions import Positions
 
-CATALOG: Final = "catalog.db"
 MANIFESTS_KEPT: Final = 256
-LOCK_WAIT_S: Final = 5.0
-"""How long a catalog may be locked before it counts as unreadable."""
+INDEXES_KEPT: Final = 16
+Found = TypeVar("Found")
 _LOOKS: Final = 5
 _CUT_BYTES: Final = 16
 """Bounds of texts are cut there."""
@@ -106,39 +104,60 @@ def glance(settings: LakeSettings, table: str) -> Glance:
     Damaged: its metadata cannot be read, or its files are there and the catalog does not have it.
     Nothing is made or changed.
     """
-    if settings.catalog:
-        from penstock.lake.glance_catalog import glance_through_catalog
+    return _look(settings, table, _glance)
 
-        return glance_through_catalog(settings, table)
+
+def glance_at_positions(settings: LakeSettings, table: str) -> Positions:
+    """The positions alone, at a fraction of the cost; none where they are not to be had so."""
+    return {} if settings.catalog else _look(settings, table, _positions)
+
+
+def _look(settings: LakeSettings, table: str, read: Callable[[LakeSettings, str], Found]) -> Found:
     for _ in range(_LOOKS - 1):
         with contextlib.suppress(FileNotFoundError):  # tidied up since the catalog was read
-            return _glance(settings, table)
+            return read(settings, table)
     try:
-        return _glance(settings, table)
+        return read(settings, table)
     except FileNotFoundError as error:
         raise Damaged(f"the metadata of the table {table} cannot be read: {error}") from error
 
 
+def _positions(settings: LakeSettings, table: str) -> Positions:
+    with _readable(settings, table):
+        metadata = _find(settings, table)
+        return {} if metadata is None else decode_positions(metadata.properties)
+
+
 def _glance(settings: LakeSettings, table: str) -> Glance:
-    try:
-        metadata = _metadata(settings, table)
-        if not metadata:
+    with _readable(settings, table):
+        metadata = _find(settings, table)
+        if metadata is None:
             return NOTHING
-        properties = metadata.get("properties", {})
+        properties, document = metadata.properties, metadata.document
         promoted = of_properties(properties)
         columns = table_columns(
-            table, promoted, properties, metadata["schemas"], metadata["current-schema-id"]
+            table, promoted, properties, document["schemas"], document["current-schema-id"]
         )
-        moved = _moved(settings, table, metadata)
-        noted = Noted(settings, table, metadata["table-uuid"], field_numbers(columns))
+        moved = _moved(settings, table, document)
+        noted = Noted(settings, table, metadata.identity, field_numbers(columns))
         files = (_moved_file(file, moved) for file in _files(metadata, columns, noted))
         positions, claims = decode_positions(properties), frozenset(decode_epochs(properties))
-        identity = metadata["table-uuid"]
-        return Glance(tuple(files), positions, promoted, claims, columns, identity)
-    except FileNotFoundError:
+        return Glance(tuple(files), positions, promoted, claims, columns, metadata.identity)
+
+
+@contextlib.contextmanager
+def _readable(settings: LakeSettings, table: str) -> Iterator[None]:
+    """Damaged where it is not; errors that say so already, and files that are gone, pass."""
+    try:
+        yield
+    except (FileNotFoundError, PenstockError):
         raise
-    except (OSError, ValueError, KeyError, StopIteration, EOFError, TypeError) as error:
-        raise Damaged(f"the metadata of the table {table} cannot be read: {error}") from error
+    except Exception as error:
+        known = (OSError, ValueError, KeyError, StopIteration, EOFError, TypeError)
+        if not settings.catalog and not isinstance(error, known):
+            raise
+        reason = " ".join(str(error).split())[:200]  # every catalog has its own errors
+        raise Damaged(f"the metadata of the table {table} cannot be read: {reason}") from error
 
 
 def table_columns(
@@ -154,9 +173,11 @@ def table_columns(
     return columns_of(columns_document(names, properties, schemas, current_id))
 
 
-def _moved(settings: LakeSettings, table: str, metadata: Mapping[str, Any]) -> tuple[str, str]:
+def _moved(settings: LakeSettings, table: str, document: Mapping[str, Any]) -> tuple[str, str]:
     """The folder that the table had when it was made, and the one that it has now."""
-    place = str(local_path(metadata.get("location", "")))
+    place = str(local_path(document.get("location", "")))
+    if settings.catalog:  # which knows where its tables are
+        return place, place
     return place, str(Path(settings.warehouse) / table)
 
 
@@ -176,75 +197,41 @@ def _moved_file(file: ColdFile, moved: tuple[str, str]) -> ColdFile:
     return replace(file, path=_moved_path(file.path, moved), deletes=deletes)
 
 
-def glance_at_positions(settings: LakeSettings, table: str) -> Positions:
-    """The positions alone, at a fraction of the cost; none where they are not to be had so."""
-    if settings.catalog:
-        return {}
-    try:
-        return decode_positions(_metadata(settings, table).get("properties", {}))
-    except (OSError, ValueError) as error:
-        raise Damaged(f"the metadata of the table {table} cannot be read: {error}") from error
-
-
 def forget() -> None:
     """Reads every manifest again: for a lake whose files are changed by hand."""
     _files_of.cache_clear()
 
 
-def _metadata(settings: LakeSettings, table: str) -> dict[str, Any]:
-    location = _metadata_location(settings, table)
-    found: dict[str, Any] = (
-        {} if location is None else json.loads(local_path(location).read_bytes())
-    )
+def _find(settings: LakeSettings, table: str) -> TableMetadata | None:
+    found = find_table(settings, table)
+    if found is None and not settings.catalog:
+        _check_never_there(settings, table)
     return found
 
 
-def _metadata_location(settings: LakeSettings, table: str) -> str | None:
-    path = Path(settings.warehouse) / CATALOG
-    if not path.exists():
-        _check_never_there(settings, table, f"{path} is gone")
-        return None
-    query = (
-        "SELECT metadata_location FROM iceberg_tables "
-        "WHERE catalog_name = ? AND table_namespace = ? AND table_name = ?"
-    )
-    wanted = (settings.catalog_name, settings.namespace, table)
-    try:
-        with sqlite3.connect(
-            f"{path.absolute().as_uri()}?mode=ro", LOCK_WAIT_S, uri=True
-        ) as catalog:
-            row = catalog.execute(query, wanted).fetchone()
-        catalog.close()
-    except sqlite3.Error as error:
-        raise Damaged(f"{path} cannot be read: {error}") from error
-    if row is None:
-        _check_never_there(settings, table, f"{path} has no table {table}")
-        return None
-    return str(row[0])
-
-
-def _check_never_there(settings: LakeSettings, table: str, problem: str) -> None:
+def _check_never_there(settings: LakeSettings, table: str) -> None:
     """Damaged where the table has data files: they are written when it exists, not before."""
     folder = Path(data_folder(str(Path(settings.warehouse) / table)))
     with contextlib.suppress(FileNotFoundError), os.scandir(folder) as entries:
         if any(True for _ in entries):
+            path = Path(settings.warehouse) / CATALOG
+            problem = f"{path} has no table {table}" if path.exists() else f"{path} is gone"
             raise Damaged(f"{problem}, though {folder} has files of it")
 
 
-def _files(metadata: Mapping[str, Any], columns: Columns, noted: Noted) -> Iterator[ColdFile]:
-    current = metadata.get("current-snapshot-id")
-    if current in (None, -1):
+def _files(metadata: TableMetadata, columns: Columns, noted: Noted) -> Iterator[ColdFile]:
+    snapshot = metadata.current_snapshot()
+    if snapshot is None:
         return
-    snapshot = next(s for s in metadata["snapshots"] if s["snapshot-id"] == current)
     numbers = field_numbers(columns)
     how = None if columns.is_plain else columns
-    manifests = list(_records(snapshot["manifest-list"]))
+    manifests = list(metadata.records(snapshot["manifest-list"]))
     deletes = _deletes(metadata, manifests)
     noted.expect(sum(map(_count, manifests)))
     for manifest in manifests:
         if manifest.get("content", 0) != DELETES:
             sequence, spec_id = manifest.get("sequence_number", 0), manifest["partition_spec_id"]
-            listed = _listed(manifest["manifest_path"], sequence, numbers, noted)
+            listed = _listed(metadata, manifest["manifest_path"], sequence, numbers, noted)
             if deletes is None and how is None:
                 yield from (file for file, _ in listed)
             else:
@@ -259,13 +246,14 @@ def _count(manifest: Mapping[str, Any]) -> int:
 
 
 def _listed(
-    manifest: str, sequence: int, numbers: tuple[int, int], noted: Noted
+    metadata: TableMetadata, manifest: str, sequence: int, numbers: tuple[int, int], noted: Noted
 ) -> Iterable[tuple[ColdFile, tuple[Any, ...]]]:
     if not noted.is_on:
-        return _files_of(manifest, sequence, numbers)
+        return _files_of(metadata, manifest, sequence, numbers)
 
     def read() -> list[tuple[tuple[Any, ...], tuple[Any, ...]]]:
-        return [(_fields(file), part) for file, part in _files_of(manifest, sequence, numbers)]
+        listed = _files_of(metadata, manifest, sequence, numbers)
+        return [(_fields(file), part) for file, part in listed]
 
     return [(ColdFile(*fields), part) for fields, part in noted.files(manifest, read)]
 
@@ -287,33 +275,37 @@ def _with(
     return replace(file, deletes=found, columns=columns)
 
 
-def _deletes(metadata: Mapping[str, Any], manifests: list[dict[str, Any]]) -> DeleteIndex | None:
+def _deletes(metadata: TableMetadata, manifests: list[dict[str, Any]]) -> DeleteIndex | None:
     named = tuple(
         (each["manifest_path"], each["sequence_number"], each["partition_spec_id"])
         for each in manifests
         if each.get("content", 0) == DELETES
     )
-    return _index_of(named, global_specs(metadata["partition-specs"])) if named else None
+    whole = global_specs(metadata.document["partition-specs"])
+    return _index_of(metadata, named, whole) if named else None
 
 
-@lru_cache(maxsize=16)
+# Manifests never change, so those that were read are remembered, by whichever way they were opened.
+
+
+@cached(LRUCache(INDEXES_KEPT), key=lambda _, *manifests: manifests, lock=Lock())
 def _index_of(
-    manifests: tuple[tuple[str, int, int], ...], whole: frozenset[int]
+    metadata: TableMetadata, manifests: tuple[tuple[str, int, int], ...], whole: frozenset[int]
 ) -> DeleteIndex | None:
-    return delete_index(lambda path: local_path(path).open("rb"), manifests, whole)
+    return delete_index(metadata.opener, manifests, whole)
 
 
-@lru_cache(maxsize=MANIFESTS_KEPT)
+@cached(LRUCache(MANIFESTS_KEPT), key=lambda _, *manifest: manifest, lock=Lock())
 def _files_of(
-    manifest: str, sequence: int, numbers: tuple[int, int]
+    metadata: TableMetadata, manifest: str, sequence: int, numbers: tuple[int, int]
 ) -> tuple[tuple[ColdFile, tuple[Any, ...]], ...]:
-    """With their partitions. Manifests never change, so those that were read are remembered."""
+    """With their partitions."""
     return tuple(
         (
             _file(entry["data_file"], sequence_of(entry, sequence), *numbers),
             partition_of(entry["data_file"]),
         )
-        for entry in _records(manifest)
+        for entry in metadata.records(manifest)
         if entry["status"] != DELETED
     )
 
@@ -321,8 +313,8 @@ def _files_of(
 def _file(fields: Mapping[str, Any], sequence: int, time: int, namespace: int) -> ColdFile:
     path = str(local_path(fields["file_path"]))
     check_readable(fields, path)
-    lower, upper = (fields[name] for name in ("lower_bounds", "upper_bounds"))
-    nulls = _bound(fields["null_value_counts"], namespace)
+    lower, upper = (fields.get(name) for name in ("lower_bounds", "upper_bounds"))
+    nulls = _bound(fields.get("null_value_counts"), namespace)
     day = next(iter(fields["partition"].values()), None)
     return ColdFile(
         path,
@@ -357,13 +349,3 @@ def field_numbers(columns: Columns) -> tuple[int, int]:
     """Those of `time` and `namespace`; -1 where the table has no such column."""
     found = {each.name: number_of(each) for each in columns.schema}
     return found.get("time") or -1, found.get("namespace") or -1
-
-
-def _records(location: str) -> Iterator[dict[str, Any]]:
-    with local_path(location).open("rb") as file:
-        yield from records(file)
-
-
-def local_path(location: str) -> Path:
-    """Where a file is that a manifest names."""
-    return Path(plain_path(location))

@@ -5,16 +5,12 @@ Reads the SQLite catalog and Iceberg's own files; makes and changes nothing.
 
 from __future__ import annotations
 
-import contextlib
-import json
-import sqlite3
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-import fastavro
-
 from penstock.lake.deletes import Content
-from penstock.lake.glance import CATALOG, LOCK_WAIT_S, local_path
+from penstock.lake.manifests import DELETED, records
+from penstock.lake.metadata import CATALOG, SqliteCatalog, TableMetadata, local_path
 from penstock.lake.page_reader import one_line
 from penstock.model.errors import Damaged
 
@@ -23,7 +19,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _LOOKS: Final = 5
-_DELETED: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,50 +66,54 @@ class References:
 
 def catalog_tables(file: Path) -> list[str]:
     """The tables as `namespace.name`; Damaged: the catalog cannot be read."""
-    query = "SELECT table_namespace, table_name FROM iceberg_tables ORDER BY 1, 2"
-    with _catalog(file) as catalog:
-        (state,) = catalog.execute("PRAGMA quick_check(1)").fetchone()
-        if state != "ok":
-            raise Damaged(f"{file} cannot be read: {one_line(ValueError(state))}")
-        return [f"{namespace}.{name}" for namespace, name in catalog.execute(query)]
+    with SqliteCatalog.reading(file) as catalog:
+        return catalog.tables()
 
 
 def references(warehouse: Path, table: str) -> References | None:
     """The table as its last commit left it; None where it is in the catalog no more."""
-    for look in range(_LOOKS):
-        location = _metadata_location(warehouse, table)
-        if location is None:
-            return None
-        path = local_path(location)
-        if path.exists() or look == _LOOKS - 1:  # else tidied up since the catalog was read
-            break
+    location = _metadata_location(warehouse, table)
+    if location is None:
+        return None
+    path = local_path(location)
     found = References(table, path.parent.parent)
     try:
-        metadata: dict[str, Any] = json.loads(path.read_bytes())
-        found.folder = local_path(metadata["location"])
+        metadata = TableMetadata.read(location)
+        found.folder = local_path(metadata.document["location"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         found.broken.append(BrokenPiece(path, "metadata", one_line(error)))
         return found
     found.pieces.add(path)
     found.known.add(path)
-    found.known |= {local_path(each["metadata-file"]) for each in metadata.get("metadata-log", ())}
+    earlier = metadata.document.get("metadata-log", ())
+    found.known |= {local_path(each["metadata-file"]) for each in earlier}
     _add_snapshots(found, metadata)
     return found
 
 
-def _add_snapshots(found: References, metadata: Mapping[str, Any]) -> None:
+def _metadata_location(warehouse: Path, table: str) -> str | None:
+    namespace, _, name = table.rpartition(".")
+    for _ in range(_LOOKS):
+        with SqliteCatalog.reading(warehouse / CATALOG) as catalog:
+            location = catalog.location(namespace, name)
+        if location is None or local_path(location).exists():
+            break  # else tidied up since the catalog was read
+    return location
+
+
+def _add_snapshots(found: References, metadata: TableMetadata) -> None:
     seen: dict[Path, list[NamedFile]] = {}
-    current = metadata.get("current-snapshot-id")
-    snapshots = metadata.get("snapshots", ())
-    for snapshot in snapshots:
+    current = metadata.current_snapshot_id
+    for snapshot in metadata.snapshots:
         is_current = snapshot["snapshot-id"] == current
         try:
             _add_snapshot(found, snapshot, seen, is_current=is_current)
         except Damaged as error:
             found.notes.append(f"an earlier snapshot cannot be read any more: {error}")
-    if current not in (None, -1) and current not in {one["snapshot-id"] for one in snapshots}:
-        text = f"the current snapshot {current} is not among the snapshots"
-        found.broken.append(BrokenPiece(found.folder, "metadata", text))
+    try:
+        metadata.current_snapshot()
+    except KeyError as error:
+        found.broken.append(BrokenPiece(found.folder, "metadata", str(error.args[0])))
 
 
 def _add_snapshot(
@@ -169,7 +168,7 @@ def _add_manifest(
 
 def _files_of(manifest: Path) -> list[NamedFile]:
     try:
-        live = (entry for entry in read_avro(manifest) if entry["status"] != _DELETED)
+        live = (entry for entry in read_avro(manifest) if entry["status"] != DELETED)
         return [_named(entry["data_file"]) for entry in live]
     except (KeyError, TypeError, ValueError) as error:
         raise Damaged(f"not a manifest: {one_line(error)}") from None
@@ -191,29 +190,8 @@ def read_avro(path: Path) -> list[dict[str, Any]]:
     """The records of a manifest or of a list of manifests; Damaged where there are none to read."""
     try:
         with path.open("rb") as file:
-            return list(fastavro.reader(file))  # type: ignore[arg-type]  # records are dicts here
+            return list(records(file))
     except FileNotFoundError:
         raise Damaged(f"{path.name} is missing") from None
     except Exception as error:  # fastavro has no error of its own
         raise Damaged(f"{path.name} cannot be read: {one_line(error)}") from error
-
-
-def _metadata_location(warehouse: Path, table: str) -> str | None:
-    namespace, _, name = table.rpartition(".")
-    query = (
-        "SELECT metadata_location FROM iceberg_tables WHERE table_namespace = ? AND table_name = ?"
-    )
-    with _catalog(warehouse / CATALOG) as catalog:
-        row = catalog.execute(query, (namespace, name)).fetchone()
-    return None if row is None else str(row[0])
-
-
-@contextlib.contextmanager
-def _catalog(path: Path) -> Any:
-    try:
-        with contextlib.closing(
-            sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", LOCK_WAIT_S, uri=True)
-        ) as catalog:
-            yield catalog
-    except sqlite3.Error as error:
-        raise Damaged(f"{path} cannot be read: {error}") from error

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from penstock.lake.deletes import Content, vector_rows
-from penstock.lake.glance import CATALOG, glance
+from penstock.lake.glance import glance
+from penstock.lake.metadata import CATALOG
 from penstock.lake.page_reader import PageReader
 from penstock.lake.reader import counted
 from penstock.lake.references import catalog_tables, references

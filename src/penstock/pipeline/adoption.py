@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from penstock.lake.glance import CATALOG
+from penstock.lake.metadata import CATALOG
 from penstock.lake.settings import FOLDER
 from penstock.model.errors import ForeignPosition, InvalidTopic
 from penstock.model.positions import QUEUE_PARTITION, UNKNOWN, of_sources

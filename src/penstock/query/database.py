@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 
 import duckdb
 
-from penstock.lake.glance import local_path
+from penstock.lake.metadata import local_path
 from penstock.storage.scratch import Scratch
 
 if TYPE_CHECKING:
