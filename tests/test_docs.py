@@ -41,7 +41,7 @@ from penstock.model.settings import Compression, SegmentSettings, SizePolicy, St
 from penstock.model.topics import decode_part, encode_part
 from penstock.segment import SegmentInfo
 from penstock.server.configuration.config import Config
-from penstock.server.web.exposition import pipeline_page
+from penstock.server.web.exposition import children_page, pipeline_page
 from penstock.storage import DataDirectory
 from penstock.storage.documents import encode_document
 from penstock.store.ack_log import CHECKPOINT_KIND, CHECKPOINT_VERSION
@@ -405,6 +405,7 @@ def test_the_metrics_page_is_complete() -> None:
     known |= {(name, "counter", "") for name in names.PIPELINE_COUNTERS}
     known |= {(name, "counter", "namespace") for name in names.PIPELINE_TENANT_COUNTERS}
     known |= {(name, "gauge", "") for name in names.PIPELINE_GAUGES}
+    known |= {(name, "counter", label) for name, (_, label) in names.SERVER_COUNTERS.items()}
     for kind, table in [("counter", names.STORE_COUNTERS), ("gauge", names.STORE_GAUGES)]:
         known |= {
             (name, kind, ", ".join(["topic", *labels])) for name, (_, labels) in table.items()
@@ -419,6 +420,7 @@ def test_the_metrics_page_has_what_is_exposed() -> None:
     metrics = Metrics()
     metrics.for_log("/default/traces")
     pages = metrics.exposition().decode() + pipeline_page({"recent": [{}]})
+    pages += children_page({"worker": 1})
     types = re.findall(r"^# TYPE (\S+) \S+$", pages, re.MULTILINE)
     rows = [row for table in tables(DOCS / "metrics.md", "name") for row in table]
     assert {name for name in types if not name.endswith("_created")} == {row[0] for row in rows}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from tests.server.running import Server, children_of, serving, until
 from tests.server.samples import traces
 
 T = Signal.TRACES
+RESTARTS = "penstock_child_restarts_total"
 CONFIG: dict[str, Any] = {
     "workers": 1,
     "answer_deadline": "6s",
@@ -54,6 +56,8 @@ def is_unwell(server: Server) -> bool:
 
 
 FLIGHT, DECODER = "penstock.server.flight.process", "penstock.server.keeping.decoder"
+CHECKER = "penstock.server.receiving.checker"
+LARGE = traces("large", padding=3_000_000)
 
 
 def test_flight_process_that_hangs_is_replaced(server: Server) -> None:
@@ -80,11 +84,36 @@ def test_decoder_that_hangs_is_replaced(server: Server) -> None:
 
     until(is_sealed)
     assert server.metric("penstock_store_set_aside_total") == 0
+    assert restarts(server, "decoder") >= 1
+
+
+def restarts(server: Server, child: str) -> float:
+    """How many of these processes were replaced."""
+    lines = server.get("/metrics").body.decode().splitlines()
+    [line] = [each for each in lines if each.startswith(f'{RESTARTS}{{child="{child}"}}')]
+    return float(line.rpartition(" ")[2])
+
+
+def test_checker_that_hangs_is_replaced(server: Server) -> None:
+    """It shows in health; its request is put off, and the next one is checked."""
+    assert server.post(T, LARGE).status == 200
+    hung = freeze(server, CHECKER)
+    with ThreadPoolExecutor(1) as thread:
+        put_off = thread.submit(server.post, T, LARGE)
+        until(lambda: is_unwell(server))
+        problems = server.get("/healthz").json["problems"]
+        assert put_off.done() or any("a check has not ended" in each for each in problems)
+        assert put_off.result().status == 503
+    assert server.post(T, traces("b", padding=3_000_000)).status == 200
+    assert child(server, CHECKER) != hung
+    assert not is_unwell(server)
+    assert restarts(server, "checker") == 1
 
 
 def test_children_that_hang_do_not_hold_up_the_end(server: Server) -> None:
     """The server ends in order, and what it had acknowledged is there."""
-    for module in (FLIGHT, DECODER):
+    assert server.post(T, LARGE).status == 200
+    for module in (FLIGHT, DECODER, CHECKER):
         freeze(server, module)
     assert server.post(T, traces("a")).status == 200
     assert server.stop() == 0

@@ -228,7 +228,7 @@ def test_file_that_ends_its_reader_is_damaged(
     warehouse: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The next one gets another reader."""
-    monkeypatch.setattr(page_reader, "_COMMAND", ["-c", "import os; input(); os.abort()"])
+    monkeypatch.setattr(page_reader, "MODULE", "tests.children.aborting")
     report = verify_lake(warehouse)
     assert [damage.kind for damage in report.damage] == ["footer"] * 3
     assert all("exit code -6" in damage.detail for damage in report.damage)

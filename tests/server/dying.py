@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from penstock.server.keeping.on_disk import decoder
+from penstock.server.keeping import decoder
 
 POISON = b"kill the decoder"
 SLOW = b"wait in the decoder "

@@ -32,7 +32,8 @@ class Child:
     """Stands in for a worker."""
 
     def __init__(self, number: int, report: dict[str, Any] | None, *, ready: bool = True) -> None:
-        self.number = number
+        self.title = f"worker {number}"
+        self.restarts = 0
         self.report = report
         self.asked: list[str] = []
         self.ready = asyncio.Event()
@@ -40,7 +41,7 @@ class Child:
             self.ready.set()
 
     async def ask(self, what: str, _: float = 0) -> dict[str, Any] | None:
-        """As `Child.ask`."""
+        """As `Guarded.ask`."""
         self.asked.append(what)
         return METRICS if what == "metrics" and self.report is not None else self.report
 

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
+from penstock.children.asking import resident_bytes
 from penstock.server.configuration.config import Limits
 from penstock.server.receiving import admission as module
-from penstock.server.receiving.admission import Admission, resident_bytes
+from penstock.server.receiving.admission import Admission
 from penstock.server.receiving.refusals import Cause, Refusal
 
 

@@ -27,9 +27,9 @@ LARGE = traces("large", padding=3_000_000)
 
 
 @contextlib.asynccontextmanager
-async def checks(**limits: Any) -> AsyncIterator[Checks]:
+async def checks(deadline_s: float = 3600.0) -> AsyncIterator[Checks]:
     """Of one worker."""
-    made = Checks(Limits(**limits))
+    made = Checks(Limits(), deadline_s)
     try:
         yield made
     finally:
@@ -90,13 +90,13 @@ async def test_process_that_was_killed_is_replaced() -> None:
 @in_loop
 async def test_check_without_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """It may be the machine: the client is to come again."""
-    monkeypatch.setattr(checking, "COMMAND", ["-c", "import time; time.sleep(3600)"])
-    monkeypatch.setattr(checking, "PATIENCE_S", 0.2)
-    async with checks() as made:
+    monkeypatch.setattr(checking, "CHECKER", "tests.children.hanging")
+    async with checks(0.2) as made:
         with pytest.raises(Refusal, match="too long") as refused:
             await check(made, T, LARGE)
         assert refused.value.cause is Cause.UNAVAILABLE
         assert refused.value.retry_after_s
+        assert made.restarts == 1
 
 
 @in_loop
@@ -104,8 +104,7 @@ async def test_stopping_does_not_wait_for_a_check_that_hangs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Its client is told to come again."""
-    monkeypatch.setattr(checking, "COMMAND", ["-c", "import time; time.sleep(3600)"])
-    monkeypatch.setattr(checking, "PATIENCE_S", 3600.0)
+    monkeypatch.setattr(checking, "CHECKER", "tests.children.hanging")
     before = children_of(os.getpid())
     async with checks() as made:
         hanging = asyncio.create_task(check(made, T, LARGE))
@@ -121,7 +120,7 @@ async def test_request_that_kills_its_process_is_refused_for_good(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """After a second try: others must not suffer from it for ever."""
-    monkeypatch.setattr(checking, "COMMAND", ["-c", "raise SystemExit(1)"])
+    monkeypatch.setattr(checking, "CHECKER", "tests.children.ending")
     async with checks() as made:
         with pytest.raises(Refusal, match="did not survive") as refused:
             await check(made, T, LARGE)

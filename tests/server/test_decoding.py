@@ -17,8 +17,8 @@ import pytest
 from penstock.metrics import Metrics
 from penstock.otel import Signal, encode_bundle
 from penstock.segment import SegmentReader
+from penstock.server.keeping import decoder
 from penstock.server.keeping.decoding import DecoderProcess, RemoteDecoder
-from penstock.server.keeping.on_disk import decoder
 from penstock.storage import LocalFiles
 from penstock.store import Store
 from penstock.store.decoding import Decoded

@@ -12,8 +12,7 @@ import pytest
 import uvicorn
 from uvicorn.server import ServerState
 
-from penstock.server.child import Child
-from penstock.server.configuration.config import Config
+from penstock.children.guarding import Guarded
 from penstock.server.receiving.http_protocol import HEAD_BYTES, http_protocol
 from penstock.server.receiving.http_server import bind, reserve
 from tests.server.running import PATIENCE_S
@@ -192,7 +191,7 @@ def test_connection_that_comes_while_the_server_stops_is_closed() -> None:
 
 def test_worker_that_is_not_there_is_not_waited_for() -> None:
     """Whoever asks for its report hears at once that there is none."""
-    child = Child(Config(), 0, 1, 2)
+    child = Guarded("penstock.server.worker", "worker 0", {}, deadline_s=1)
     assert asyncio.run(child.ask("report", PATIENCE_S)) is None
 
 

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-import json
+import contextlib
 import subprocess
-import sys
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from penstock.children.asking import Child, ChildDied, ChildSilent
+from penstock.children.frames import decode_document, encode_document
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Generator
     from pathlib import Path
     from types import TracebackType
     from typing import Self
 
-_COMMAND: Final = ["-m", "penstock.lake.pages"]
+MODULE: Final = "penstock.lake.pages"
+_COLUMN_S: Final = 600.0
+"""For one column of a row group."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,30 +50,30 @@ class PageReader:
     """Reads files to their last page. For one thread; the process ends with the block."""
 
     def __init__(self) -> None:
-        self._process: subprocess.Popen[str] | None = None
+        self._child: Child | None = None
 
     def read(self, path: Path, progress: Callable[[int], object] | None = None) -> PagesRead:
         """Whatever is in the file, this returns. `progress` gets the bytes of each column."""
         found = PagesRead()
-        for answer in self._answers(path):
-            if "read" in answer and progress is not None:
-                progress(answer["read"])
-            elif "damage" in answer:
-                found.damage.append(PageDamage(**answer["damage"]))
-            elif "footer" in answer:
-                footer = answer["footer"]
-                found.rows, found.row_groups = footer["rows"], footer["row_groups"]
-                found.created_by, found.columns = footer["created_by"], footer["columns"]
-            elif "unreadable" in answer:
-                found.unreadable = answer["unreadable"]
+        with contextlib.closing(self._answers(path)) as answers:
+            for answer in answers:
+                if "read" in answer and progress is not None:
+                    progress(answer["read"])
+                elif "damage" in answer:
+                    found.damage.append(PageDamage(**answer["damage"]))
+                elif "footer" in answer:
+                    footer = answer["footer"]
+                    found.rows, found.row_groups = footer["rows"], footer["row_groups"]
+                    found.created_by, found.columns = footer["created_by"], footer["columns"]
+                elif "unreadable" in answer:
+                    found.unreadable = answer["unreadable"]
         return found
 
     def close(self) -> None:
         """Ends the process; idempotent."""
-        if self._process is not None:
-            self._process.kill()
-            self._process.communicate()
-        self._process = None
+        if self._child is not None:
+            self._child.end()
+        self._child = None
 
     def __enter__(self) -> Self:
         return self
@@ -83,31 +87,22 @@ class PageReader:
         """Closes it."""
         self.close()
 
-    def _answers(self, path: Path) -> Iterator[dict[str, Any]]:
-        process = self._running()
-        assert process.stdin is not None
-        assert process.stdout is not None
-        process.stdin.write(json.dumps(str(path.absolute())) + "\n")
-        process.stdin.flush()
-        for line in process.stdout:
-            answer: dict[str, Any] = json.loads(line)
-            if "end" in answer:
-                return
-            yield answer
-        self.close()
-        yield {"unreadable": f"what reads it is ended by it (exit code {process.returncode})"}
+    def _answers(self, path: Path) -> Generator[dict[str, Any]]:
+        child = self._running()
+        try:
+            for answer in child.ask_all([encode_document(str(path.absolute()))], _COLUMN_S):
+                yield decode_document(answer[0])
+        except ChildSilent:
+            yield {"unreadable": f"a column was not read within {_COLUMN_S:g} s"}
+        except ChildDied:
+            child.end()
+            yield {"unreadable": f"what reads it is ended by it (exit code {child.exit_code})"}
 
-    def _running(self) -> subprocess.Popen[str]:
-        if self._process is None or self._process.poll() is not None:
+    def _running(self) -> Child:
+        if self._child is None or not self._child.is_usable:
             self.close()
-            self._process = subprocess.Popen(  # noqa: S603 - our own module
-                [sys.executable, *_COMMAND],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                text=True,
-            )
-        return self._process
+            self._child = Child(MODULE, stderr=subprocess.DEVNULL)
+        return self._child
 
 
 def one_line(error: BaseException) -> str:

@@ -1,21 +1,21 @@
 """Reads every page of a Parquet file, one column of one row group at a time.
 
 A flipped bit in a footer can end the process that reads it: the library throws where nobody
-catches. So this runs as a process of its own, which `page_reader` starts; it takes one path a line
-and answers in lines of JSON.
+catches. So this runs as a process of its own, which `page_reader` starts: a question is a path, and
+has several answers, all of them documents.
 """
 
 from __future__ import annotations
 
-import json
-import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TextIO
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from penstock.children.answering import begin
+from penstock.children.frames import decode_document
 from penstock.lake.page_reader import PageDamage, one_line
 
 if TYPE_CHECKING:
@@ -25,22 +25,21 @@ UNREADABLE: Final = (OSError, pa.ArrowException, ValueError, MemoryError)
 """What pyarrow raises where bytes are not what they should be."""
 
 
-def answer(paths: TextIO, answers: TextIO) -> None:
-    """Reads one file for each line of `paths`, to their end."""
+def serve() -> None:
+    """Reads one file for each question, to its end."""
+    parent = begin()
+    for [path] in parent.questions():
+        _answer(Path(decode_document(path)), parent.say)
+        parent.answer()
 
-    def say(**answer: Any) -> None:
-        answers.write(json.dumps(answer) + "\n")
-        answers.flush()
 
-    for line in paths:
-        path = Path(json.loads(line))
-        try:
-            say(footer=_footer(path))
-            for damage in damaged_row_groups(path, lambda size: say(read=size)):
-                say(damage=asdict(damage))
-        except UNREADABLE as error:
-            say(unreadable=one_line(error))
-        say(end=True)
+def _answer(path: Path, say: Callable[[dict[str, Any]], None]) -> None:
+    try:
+        say({"footer": _footer(path)})
+        for damage in damaged_row_groups(path, lambda size: say({"read": size})):
+            say({"damage": asdict(damage)})
+    except UNREADABLE as error:
+        say({"unreadable": one_line(error)})
 
 
 def _footer(path: Path) -> dict[str, Any]:
@@ -93,4 +92,4 @@ def _problem(file: pq.ParquetFile, number: int, column: str, rows: int) -> str |
 
 
 if __name__ == "__main__":
-    answer(sys.stdin, sys.stdout)
+    serve()

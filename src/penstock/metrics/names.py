@@ -62,6 +62,7 @@
 | `penstock_queue_length` | gauge | queue | batches enqueued and not dequeued |
 | `penstock_queue_waiting_bytes` | gauge | queue | bytes of those batches |
 | `penstock_queue_oldest_seconds` | gauge | queue | age of the oldest of them |
+| `penstock_child_restarts_total` | counter | child | processes of the server that were replaced |
 """
 
 from __future__ import annotations
@@ -230,3 +231,9 @@ QUEUE_GAUGES: Final[Mapping[str, str]] = {
 QUEUE_HISTOGRAMS: Final[Mapping[str, str]] = {
     QUEUE_APPEND_SECONDS: "time of one successful append",
 }
+
+CHILD_RESTARTS: Final = "penstock_child_restarts_total"
+SERVER_COUNTERS: Final[Mapping[str, tuple[str, str]]] = {
+    CHILD_RESTARTS: ("processes of the server that died or hung, and were replaced", "child"),
+}
+"""What each counts, and its label."""

@@ -8,8 +8,9 @@ import logging
 import os
 import signal
 import sys
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
+from penstock.children.guarding import Guarded
 from penstock.client.server_file import (
     FLIGHT_SOCKET,
     SOCKETS,
@@ -21,7 +22,7 @@ from penstock.model.errors import InvalidSetting, PenstockError
 from penstock.model.settings import MIB
 from penstock.server.auth import read_tokens
 from penstock.server.certificates import certificates_of
-from penstock.server.child import Child, FlightChild
+from penstock.server.configuration import config as configuration
 from penstock.server.descriptors import bounded, raise_limit
 from penstock.server.keeping.capping import capped_dedupe, check_cap, survey
 from penstock.server.querying.queries import Queries
@@ -41,8 +42,6 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 _LEAST_QUERY_MEMORY: Final = 256 * MIB
 """Half of it is the interpreter's, with everything that a query needs."""
-_FIRST_PAUSE_S: Final = 0.2
-_LONGEST_PAUSE_S: Final = 10.0
 _DESCRIBE_AGAIN_S: Final = 1.0
 
 
@@ -92,8 +91,8 @@ class Supervisor:
         self._certificates = certificates_of(config.tls)
         self._config = config
         self._sockets: dict[str, socket.socket] = {}
-        self._children: list[Child] = []
-        self._flight: FlightChild | None = None
+        self._workers: list[Guarded] = []
+        self._flight: Guarded | None = None
         self._stopping = asyncio.Event()
         self._failed = False
         self._undescribed = False
@@ -134,27 +133,22 @@ class Supervisor:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._on_signal)
         signal.signal(signal.SIGHUP, signal.SIG_IGN)  # tokens are read again without it
-        self._children = [
-            Child(self._config, number, ports["grpc"], ports["http"])
-            for number in range(self._config.workers)
-        ]
+        self._workers = [self._worker(number, ports) for number in range(self._config.workers)]
         if "flight" in ports:
-            self._flight = FlightChild(self._config, ports["flight"])
-        guards = [watched(self._guard(each), each.title, self._fail) for each in self._all()]
+            self._flight = self._flight_process(ports["flight"])
+        guards = [watched(each.run(), each.title, self._fail) for each in self._all()]
         queries = Queries(self._config)
-        application = web_application(self._config, self._children, queries, self._flight)
+        application = web_application(self._config, self._workers, queries, self._flight)
         # A question is given up when its client goes, which looks like one that closes its side.
         bounds = bounded(self._config)
         web = http_server(application, bounds, self._certificates, answers_half_closed=False)
         serving = asyncio.create_task(web.serve(sockets=[self._sockets["web"]]))
         serving.add_done_callback(lambda _: self._stopping.set())
-        dogs = [watched(self._watch(each), "watching", self._fail) for each in self._all()]
         ready = watched(self._say_ready(ports), "saying that it is ready", self._fail)
         await self._stopping.wait()
-        for task in (ready, *dogs):
-            task.cancel()
+        ready.cancel()
         for child in self._all():
-            child.terminate()
+            child.stop()
         await asyncio.wait(guards, timeout=self._config.stop_deadline)
         for child in self._all():
             child.kill()
@@ -178,8 +172,21 @@ class Supervisor:
         kept = self._config.buffer.url is None
         return ("grpc", "http", "flight", "web") if kept else ("grpc", "http", "web")
 
-    def _all(self) -> list[Child]:
-        return [*self._children, *([self._flight] if self._flight is not None else [])]
+    def _worker(self, number: int, ports: dict[str, int]) -> Guarded:
+        own = {"number": number, "grpc_port": ports["grpc"], "http_port": ports["http"]}
+        return self._guarded("penstock.server.worker", f"worker {number}", own)
+
+    def _flight_process(self, port: int) -> Guarded:
+        # What it has handed out is delivered again: it has nothing to put in order.
+        module, own = "penstock.server.flight.process", {"flight_port": port}
+        return self._guarded(module, "the Flight process", own, stops_in_order=False)
+
+    def _guarded(self, module: str, title: str, own: dict[str, int], **more: Any) -> Guarded:
+        orders = {"config": configuration.document(self._config), **own}
+        return Guarded(module, title, orders, deadline_s=self._config.answer_deadline, **more)
+
+    def _all(self) -> list[Guarded]:
+        return [*self._workers, *([self._flight] if self._flight is not None else [])]
 
     async def _say_ready(self, ports: dict[str, int]) -> None:
         """One line on stdout when every worker listens."""
@@ -226,42 +233,6 @@ class Supervisor:
             tls=config.tls.certificate is not None,
             tokens=config.auth.tokens_file is not None,
         )
-
-    async def _guard(self, child: Child) -> None:
-        """Starts a worker again whenever it dies, after a pause that grows."""
-        pause_s = _FIRST_PAUSE_S
-        while not self._stopping.is_set():
-            started = asyncio.get_running_loop().time()
-            try:
-                await child.start()
-                ended = f"ended with {await child.run()}"
-            except OSError as error:  # the machine has no process or memory for it at present
-                ended = f"could not be started ({error})"
-            if self._stopping.is_set():
-                return
-            lived = asyncio.get_running_loop().time() - started
-            pause_s = _FIRST_PAUSE_S if lived > _LONGEST_PAUSE_S else pause_s
-            _LOG.error("%s %s and is started again", child.title, ended)
-            try:
-                await asyncio.wait_for(self._stopping.wait(), pause_s)
-            except TimeoutError:
-                pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
-
-    async def _watch(self, child: Child) -> None:
-        """Ends a child that does not answer; its guard starts the next one.
-
-        Asked twice: after this process itself had no time, the first answer may only be late.
-        """
-        patience_s = self._config.answer_deadline / 2
-        while True:
-            await child.ready.wait()
-            pid, answers = child.pid, False
-            for _ in range(2):
-                answers = answers or await child.ask("ping", patience_s) is not None
-            if not answers and child.ready.is_set() and child.pid == pid:
-                _LOG.error("%s does not answer and is ended", child.title)
-                child.kill()
-            await asyncio.sleep(patience_s)
 
     def _on_signal(self) -> None:
         if self._stopping.is_set():  # the second one: at once; what was acknowledged is on disk

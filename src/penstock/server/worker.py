@@ -2,15 +2,14 @@
 
     python -m penstock.server.worker
 
-Takes lines of JSON on stdin: first what it is, then questions; answers with lines on stdout. The
-end of stdin is the end of its supervisor, and its own (`parent`).
+The first question says what it is, and is answered when it listens; the others come from whoever
+wants to know how it is.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import logging
 import os
 import signal
@@ -20,15 +19,15 @@ from typing import TYPE_CHECKING, Any
 import grpc.aio
 import uvloop
 
+from penstock.children.answering import begin, end_at_once
+from penstock.children.frames import MOST_BYTES, decode_document, read_message_async
 from penstock.metrics import Metrics
 from penstock.server.auth import Gate
 from penstock.server.certificates import certificates_of, grpc_credentials
 from penstock.server.configuration import config as configuration
 from penstock.server.descriptors import bounded
 from penstock.server.keeping.on_disk import StoreKeeping
-from penstock.server.lean import leave_out_pandas
 from penstock.server.logs import set_up_logging
-from penstock.server.parent import end_at_once, end_with_parent
 from penstock.server.receiving.admission import SAMPLE_S, Admission
 from penstock.server.receiving.checking import Checks
 from penstock.server.receiving.grpc import OtlpGrpc, options
@@ -39,6 +38,7 @@ from penstock.server.tasks import watched
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from penstock.children.answering import Parent
     from penstock.server.configuration.config import Config
     from penstock.server.keeping.on_disk import Keeping
 
@@ -58,7 +58,7 @@ class Worker:
         disk = config.data_dir if config.buffer.url is None else None
         self._admission = Admission(config.limits, disk)
         self._gate = Gate(config.auth.tokens_file)
-        self._checks = Checks(config.limits)
+        self._checks = Checks(config.limits, config.answer_deadline)
         ways = (self._keeping.way_in, self._gate, self._admission, self._checks, config.limits)
         self._certificates = certificates_of(config.tls)
         http = OtlpHttp(*ways)
@@ -112,7 +112,8 @@ class Worker:
         return {
             "worker": self._number,
             "pid": os.getpid(),
-            "failures": [*self._keeping.failures(), *shut],
+            "failures": [*self._keeping.failures(), *self._checks.failures(), *shut],
+            "restarts": self._restarts(),
             "pressure": self._admission.pressure,
             "disk_full": self._admission.disk_full,
             "in_flight_bytes": self._admission.in_flight_bytes,
@@ -121,7 +122,10 @@ class Worker:
 
     def metrics(self) -> dict[str, Any]:
         """Apart from the rest: with many topics it is much, and health is asked for often."""
-        return {"metrics": self._metrics.exposition().decode()}
+        return {"metrics": self._metrics.exposition().decode(), "restarts": self._restarts()}
+
+    def _restarts(self) -> dict[str, int]:
+        return {"checker": self._checks.restarts, **self._keeping.restarts()}
 
     def topics(self) -> dict[str, Any]:
         """What it holds, and who reads it."""
@@ -153,12 +157,12 @@ def _host(config: Config) -> str:
     return f"[{host}]" if ":" in host else host
 
 
-async def run() -> None:
-    """From the first line of stdin to the end."""
+async def run(parent: Parent) -> None:
+    """From the first question to the end."""
     loop = asyncio.get_running_loop()
-    lines = asyncio.StreamReader()
-    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin)
-    orders = json.loads(await lines.readline())
+    pipe = asyncio.StreamReader()
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(pipe), sys.stdin)
+    orders = await _question(pipe)
     config = bounded(configuration.load(orders["config"], {}, {}))
     set_up_logging(config.logging, worker=orders["number"])
     stop, failed = asyncio.Event(), asyncio.Event()
@@ -171,8 +175,8 @@ async def run() -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, _stop_or_die, stop)
     await worker.start(orders["grpc_port"], orders["http_port"])
-    say({"ready": True})
-    questions = watched(_answer_questions(worker, lines), "answering questions", fail)
+    parent.say({"ready": True})
+    questions = watched(_answer_questions(worker, parent, pipe), "answering questions", fail)
     await stop.wait()
     await worker.stop()
     questions.cancel()  # only now: it watches the supervisor, too
@@ -187,16 +191,24 @@ def _stop_or_die(stop: asyncio.Event) -> None:
     stop.set()
 
 
-async def _answer_questions(worker: Worker, lines: asyncio.StreamReader) -> None:
+async def _question(pipe: asyncio.StreamReader) -> dict[str, Any]:
+    try:
+        [question] = await read_message_async(pipe, MOST_BYTES)
+    except asyncio.IncompleteReadError:  # the supervisor is no more
+        end_at_once()
+    document: dict[str, Any] = decode_document(question)
+    return document
+
+
+async def _answer_questions(worker: Worker, parent: Parent, pipe: asyncio.StreamReader) -> None:
     asked: set[asyncio.Task[None]] = set()
-    while line := await lines.readline():
-        task = asyncio.create_task(_answer(worker, json.loads(line)))
+    while True:
+        task = asyncio.create_task(_answer(worker, parent, await _question(pipe)))
         asked.add(task)
         task.add_done_callback(asked.discard)
-    end_at_once()
 
 
-async def _answer(worker: Worker, question: dict[str, Any]) -> None:
+async def _answer(worker: Worker, parent: Parent, question: dict[str, Any]) -> None:
     answer: dict[str, Any] = {"id": question["id"]}
     try:
         if question["ask"] == "flush":
@@ -205,21 +217,14 @@ async def _answer(worker: Worker, question: dict[str, Any]) -> None:
         answer.update(asked.get(question["ask"], worker.report)())
     except Exception as error:  # noqa: BLE001 - the supervisor must hear of it
         answer["error"] = str(error)
-    say(answer)
-
-
-def say(document: dict[str, Any]) -> None:
-    """One line on stdout."""
-    sys.stdout.write(json.dumps(document) + "\n")
-    sys.stdout.flush()
+    parent.say(answer)
 
 
 def main() -> None:
     """The process."""
-    end_with_parent()
-    leave_out_pandas()
+    parent = begin(dies_with_starter=True)
     with contextlib.suppress(KeyboardInterrupt):
-        uvloop.run(run())
+        uvloop.run(run(parent))
 
 
 if __name__ == "__main__":

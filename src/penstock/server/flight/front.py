@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import grpc
 
+from penstock.children.asking import resident_bytes
 from penstock.server.auth import NAMESPACE_HEADER
 from penstock.server.certificates import grpc_credentials
-from penstock.server.receiving.admission import resident_bytes
 from penstock.server.receiving.grpc import options
 from penstock.server.receiving.refusals import MESSAGE_CHARACTERS, Cause, Refusal
 

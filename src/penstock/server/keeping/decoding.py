@@ -8,18 +8,16 @@ again is set aside.
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import itertools
 import logging
-import subprocess
-import sys
 import threading
-import time
-from typing import IO, TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final
 
+import pyarrow as pa
+
+from penstock.children.asking import Child, ChildDied
 from penstock.model.errors import PenstockError
-from penstock.server.keeping.decoder import Answer, read_answers, write_list
+from penstock.server.keeping.decoder import Answer, from_parts
 from penstock.store.decoding import Decoded
 from penstock.store.messages import decode_bundle, decode_raw
 
@@ -30,8 +28,6 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 _TRIES: Final = 2
-_PIPE_BYTES: Final = 1024 * 1024
-"""As much as Linux grants everybody: fewer turns between the two processes."""
 DECODER: Final = "penstock.server.keeping.decoder"
 _LEAST_RATE: Final = 256 * 1024
 """Bytes a second that a decoder is given time for, beside its deadline: a tenth of the slowest."""
@@ -40,133 +36,51 @@ _SEEN: Final = 3
 """It shows after this part of its deadline."""
 
 
-class _Child:
-    """One process. EOFError, OSError: it has died."""
-
-    def __init__(self, module: str) -> None:
-        # In a session of its own: Ctrl-C is for the supervisor to hear.
-        self.process = subprocess.Popen(  # noqa: S603 - our own module
-            [sys.executable, "-m", module],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            start_new_session=True,
-        )
-        self._questions, self._answers = _large(self.process.stdin), _large(self.process.stdout)
-
-    def ask(self, signal: Signal, messages: Sequence[bytes], patience: Patience) -> list[Answer]:
-        with patience.for_one(self.process, sum(map(len, messages))):
-            write_list(self._questions, [signal.value.encode(), *messages])
-            answers = read_answers(self._answers)
-        if not answers:
-            raise EOFError("the decoder process is no more")
-        return answers
-
-    def end(self) -> None:
-        with contextlib.suppress(OSError):  # what was not sent cannot be
-            self._questions.close()
-        self.process.kill()
-        self.process.wait()
-        self._answers.close()
-
-
-class Patience:
-    """How long a child may take; one that takes longer is killed, and its asker hears of its end.
-
-    Each has at most one child at a question.
-    """
-
-    def __init__(self, deadline_s: float) -> None:
-        self._deadline_s = deadline_s
-        self._lock = threading.Lock()
-        self._asked: subprocess.Popen[bytes] | None = None
-        self._asked_at = 0.0
-
-    @contextlib.contextmanager
-    def for_one(self, process: subprocess.Popen[bytes], size: int) -> Iterator[None]:
-        """While the block runs, `process` has its time for so many bytes."""
-        with self._lock:
-            self._asked, self._asked_at = process, time.monotonic()
-            timer = self._killing(process, self._deadline_s + size / _LEAST_RATE)
-        try:
-            yield
-        finally:
-            timer.cancel()
-            timer.join()
-            with self._lock:
-                self._asked = None
-
-    @property
-    def silence_s(self) -> float:
-        """How long it has been without an answer; 0 where that is not long."""
-        with self._lock:
-            if self._asked is None:
-                return 0.0
-            waited = time.monotonic() - self._asked_at
-        return waited if waited > self._deadline_s / _SEEN else 0.0
-
-    def hurry(self) -> None:
-        """The server stops: what is asked now, and from now on, has a few seconds."""
-        with self._lock:
-            self._deadline_s = min(self._deadline_s, _HURRY_S)
-            if self._asked is not None:
-                self._killing(self._asked, self._deadline_s)
-
-    def _killing(self, process: subprocess.Popen[bytes], after_s: float) -> threading.Timer:
-        """Kills it after that time, if it is still at the question that it is at now."""
-        asked_at = self._asked_at
-
-        def kill() -> None:
-            with self._lock:
-                if self._asked is process and self._asked_at == asked_at:
-                    _LOG.error("the decoder process does not answer and is ended")
-                    process.kill()
-
-        timer = threading.Timer(after_s, kill)
-        timer.daemon = True
-        timer.start()
-        return timer
-
-
 class DecoderProcess:
     """One child for all the stores of a worker, which take turns."""
 
     def __init__(self, module: str = DECODER, deadline_s: float = 30.0) -> None:
         self._module = module
-        self._patience = Patience(deadline_s)
-        self._alone = Patience(deadline_s)
+        self._deadline_s = deadline_s
         self._lock = threading.Lock()
-        self._child = _Child(module)
+        self._child = self._start()
+        self._alone: set[Child] = set()
+        """Those that try what another one did not survive."""
         self._closed = False
+        self.restarts = 0
 
     @property
     def pid(self) -> int:
         """Of the process that decodes at present."""
-        return self._child.process.pid
+        return self._child.pid
 
     def run(self, signal: Signal, messages: Sequence[bytes]) -> list[Answer]:
         """What became of the messages, in order."""
         with self._lock:
             try:
-                return self._child.ask(signal, messages, self._patience)
-            except (EOFError, OSError):
+                return self._ask(self._child, signal, messages)
+            except ChildDied:
                 if self._closed:
                     raise
                 _LOG.error("the decoder process died and is replaced")
+                self.restarts += 1
                 self._child.end()
-                self._child = _Child(self._module)
+                self._child = self._start()
         # In a process of their own: others must not suffer from these, nor these from others.
         return self._one_by_one(signal, messages)
 
     @property
     def failures(self) -> list[str]:
         """What is wrong with it at present."""
-        waited = max(self._patience.silence_s, self._alone.silence_s)
-        return [f"the decoder has not answered for {waited:.0f} s"] if waited else []
+        waited = max(child.silent_s for child in self._all())
+        silent = waited > self._deadline_s / _SEEN
+        return [f"the decoder has not answered for {waited:.0f} s"] if silent else []
 
     def hurry(self) -> None:
-        """Whoever hangs must not hold up the end."""
-        self._patience.hurry()
-        self._alone.hurry()
+        """Whoever hangs must not hold up the end: what is asked from now on has a few seconds."""
+        self._deadline_s = min(self._deadline_s, _HURRY_S)
+        for child in self._all():
+            child.hurry(_HURRY_S)
 
     def close(self) -> None:
         """Ends the child."""
@@ -174,22 +88,48 @@ class DecoderProcess:
             self._closed = True
             self._child.end()
 
+    def _all(self) -> list[Child]:
+        return [self._child, *self._alone]
+
+    def _start(self) -> Child:
+        # Arrow's memory does not go back to the system with every bundle.
+        return Child(self._module, allocate=pa.allocate_buffer)
+
+    def _ask(self, child: Child, signal: Signal, messages: Sequence[bytes]) -> list[Answer]:
+        within_s = self._deadline_s + sum(map(len, messages)) / _LEAST_RATE
+        answers = from_parts(child.ask([signal.value.encode(), *messages], within_s))
+        if sum(each.messages for each in answers) != len(messages):
+            raise ChildDied("the decoder does not answer what it was asked")
+        return answers
+
     def _one_by_one(self, signal: Signal, messages: Sequence[bytes]) -> list[Answer]:
         """Each alone, and more than once: a process may have been killed for want of memory."""
         answers: list[Answer] = []
-        child = _Child(self._module)
-        for message in messages:
-            for _ in range(_TRIES):
-                try:
-                    answers += child.ask(signal, [message], self._alone)
-                    break
-                except (EOFError, OSError):
-                    child.end()
-                    child = _Child(self._module)
-            else:
-                answers.append(Answer(1, None, "the decoder did not survive it"))
-        child.end()
+        child = self._start_alone()
+        try:
+            for message in messages:
+                for _ in range(_TRIES):
+                    try:
+                        answers += self._ask(child, signal, [message])
+                        break
+                    except ChildDied:
+                        self.restarts += 1
+                        self._end_alone(child)
+                        child = self._start_alone()
+                else:
+                    answers.append(Answer(1, None, "the decoder did not survive it"))
+        finally:
+            self._end_alone(child)
         return answers
+
+    def _start_alone(self) -> Child:
+        child = self._start()
+        self._alone.add(child)
+        return child
+
+    def _end_alone(self, child: Child) -> None:
+        self._alone.discard(child)
+        child.end()
 
 
 class RemoteDecoder:
@@ -222,11 +162,3 @@ def _decoded(offset: int, answer: Answer) -> Decoded:
     except PenstockError as error:
         problem = str(error)
     return Decoded(offset, answer.messages, bundle, problem)
-
-
-def _large(pipe: IO[bytes] | None) -> IO[bytes]:
-    assert pipe is not None
-    if hasattr(fcntl, "F_SETPIPE_SZ"):
-        with contextlib.suppress(OSError):  # somebody has many pipes, or may have none so large
-            fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
-    return pipe

@@ -76,6 +76,10 @@ class BufferKeeping:
         """Why clients are put off."""
         return [self._problem] if self._buffer is None else self._buffer.failures()
 
+    def restarts(self) -> dict[str, int]:
+        """It has no process."""
+        return {}
+
     def report(self) -> dict[str, Any]:
         """How much is on its way."""
         waiting = 0 if self._buffer is None else self._buffer.waiting_bytes

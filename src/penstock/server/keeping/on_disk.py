@@ -70,6 +70,10 @@ class Keeping(Protocol):
         """What cannot be used at present, and why."""
         ...
 
+    def restarts(self) -> dict[str, int]:
+        """How often a process that works for it had to be replaced, by what it is."""
+        ...
+
     def report(self) -> dict[str, Any]:
         """For whoever asks how it is."""
         ...
@@ -140,6 +144,10 @@ class StoreKeeping:
     def failures(self) -> list[str]:
         """Of the stores, and of the process that decodes for them."""
         return self._stores.failures() + self._decoder.failures
+
+    def restarts(self) -> dict[str, int]:
+        """Of the process that decodes."""
+        return {"decoder": self._decoder.restarts}
 
     def report(self) -> dict[str, Any]:
         """Rates, how many requests came again, and how many would not be known if they did."""

@@ -14,8 +14,7 @@ from penstock.server.web.routing import JSON, Response, Route
 
 if TYPE_CHECKING:
     from penstock.server.configuration.config import Config
-    from penstock.server.querying.frames import Frame
-    from penstock.server.querying.queries import Queries
+    from penstock.server.querying.queries import Found, Queries
     from penstock.server.web.routing import Request
 
 ARROW_STREAM: Final = "application/vnd.apache.arrow.stream"
@@ -58,7 +57,7 @@ class QueryApi:
             raise Refusal(Cause.NOT_FOUND, f"there is no span of the trace {trace_id}")
         return Response(200, answer.body)
 
-    async def _ask(self, request: Request, question: dict[str, Any]) -> Frame:
+    async def _ask(self, request: Request, question: dict[str, Any]) -> Found:
         seen = request.namespaces
         question["namespaces"] = None if seen is None else sorted(seen)
         asking = asyncio.ensure_future(self._queries.ask(question, who=request.caller.identity))

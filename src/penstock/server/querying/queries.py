@@ -1,24 +1,29 @@
-"""Queries, a few at a time: in which process each runs, and when that is replaced."""
+"""Queries, a few at a time: in which process each runs, and when that is ended."""
 
 from __future__ import annotations
 
-import asyncio
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from penstock.server.querying.process import QueryProcess
+from penstock.children.asking import Child, ChildDied, ChildSilent, ChildTooLarge
+from penstock.children.frames import decode_document, encode_document
+from penstock.children.pool import ChildNotReady, Pool, PoolClosed
+from penstock.server.configuration import config as configuration
 from penstock.server.querying.turns import EVERYBODY, Turns
 from penstock.server.receiving.refusals import Cause, Refusal
+from penstock.storage.scratch import Scratch
 
 if TYPE_CHECKING:
     from penstock.server.configuration.config import Config
-    from penstock.server.querying.frames import Frame
 
+MODULE: Final = "penstock.server.querying.worker"
 IDLE_S: Final = 300.0
 """A process that nobody asks ends after this, and gives back its memory."""
 MOST_ANSWERS: Final = 1000
 """Nor does one live for ever: whatever a library does not free goes with it."""
 _KEPT_SHARE: Final = 0.5
 """Of the memory that it may have; one that holds more afterwards is not kept."""
+_GRACE_S: Final = 2.0
+"""It stops by itself when its time is over; it is ended so long after that."""
 _FAILURES: Final = {
     "broken": Cause.FAILED,
     "incomplete": Cause.FAILED,
@@ -29,6 +34,13 @@ _FAILURES: Final = {
 }
 
 
+class Found(NamedTuple):
+    """What is known of an answer, and the answer, as the client gets it."""
+
+    document: dict[str, Any]
+    body: bytes
+
+
 class Queries:
     """Processes that are kept for the next question. Belongs to one event loop."""
 
@@ -36,15 +48,25 @@ class Queries:
         self._config = config
         allowed = config.query
         self._turns = Turns(allowed.processes, allowed.waiting, allowed.token_processes)
-        self._idle: list[QueryProcess] = []
-        self._busy: set[QueryProcess] = set()
-        self._timers: dict[QueryProcess, asyncio.TimerHandle] = {}
-        self._ends: set[asyncio.Task[None]] = set()
-        self._closed = False
+        self._folders: dict[Child, Scratch] = {}
+        self._pool = Pool(
+            self._start,
+            most=allowed.processes,
+            kept_bytes=_KEPT_SHARE * allowed.memory,
+            idle_s=IDLE_S,
+            most_answers=MOST_ANSWERS,
+            orders=[encode_document(configuration.document(config))],
+            on_end=lambda child: self._folders.pop(child).remove(),
+        )
+
+    @property
+    def restarts(self) -> int:
+        """How many processes had to be replaced."""
+        return self._pool.restarts
 
     async def ask(
         self, question: dict[str, Any], timeout_s: float | None = None, *, who: str = EVERYBODY
-    ) -> Frame:
+    ) -> Found:
         """The answer to one question of somebody's; Refusal where there is none.
 
         Cancellation ends the query. A process that was ended, by us or by others, is replaced with
@@ -61,60 +83,44 @@ class Queries:
 
     async def close(self) -> None:
         """Ends all of them; whoever waits for an answer is told to come again."""
-        self._closed = True
-        for process in [*self._idle, *self._busy]:
-            await self._end(process)
-        self._idle.clear()
-        if self._ends:
-            await asyncio.wait(self._ends)
+        await self._pool.close()
 
-    async def _ask(self, question: dict[str, Any], timeout_s: float) -> Frame:
-        process = await self._process()
-        if self._closed:  # before, or while the process started
-            self._end_soon(process)
-            raise Refusal(Cause.UNAVAILABLE, "the server is stopping", retry_after_s=5.0)
-        self._busy.add(process)
+    async def _ask(self, question: dict[str, Any], timeout_s: float) -> Found:
+        asked = [encode_document({**question, "seconds": timeout_s})]
         try:
-            answer = await process.ask(question, timeout_s)
+            document, body = await self._pool.ask(asked, timeout_s + _GRACE_S)
+        except PoolClosed:
+            raise _later("the server is stopping", 5.0) from None
+        except ChildNotReady:
+            raise _later("the process that answers queries does not start", 5.0) from None
+        except ChildSilent:
+            text = f"the query took longer than {timeout_s:g} s"
+            raise Refusal(Cause.OVER_LIMIT, text) from None
+        except ChildTooLarge:
+            text = f"the query took more than {self._config.query.memory} bytes of memory"
+            raise Refusal(Cause.OVER_LIMIT, text) from None
+        except ChildDied:
+            text = "the process that answered the query has ended; ask again"
+            raise _later(text, 1.0) from None
+        return Found(decode_document(document), bytes(body))
+
+    def _start(self) -> Child:
+        # Of its own: what it leaves there when it is killed goes with it. Not made in a thread,
+        # which nobody would hear of when whoever asks goes away meanwhile.
+        folder = Scratch("queries")
+        try:
+            child = Child(
+                MODULE,
+                most_memory=self._config.query.memory,
+                environment={"TMPDIR": str(folder.path)},
+                inherits=(folder.fileno(),),  # where it may outlive this process
+            )
         except BaseException:
-            self._end_soon(process)
+            folder.remove()
             raise
-        finally:
-            self._busy.discard(process)
-        self._keep(process)
-        return answer
+        self._folders[child] = folder
+        return child
 
-    async def _process(self) -> QueryProcess:
-        while self._idle:
-            process = self._idle.pop()
-            self._timers.pop(process).cancel()
-            if process.is_alive:
-                return process
-            await self._end(process)
-        return await QueryProcess.start(self._config)
 
-    def _keep(self, process: QueryProcess) -> None:
-        large = process.resident_bytes > _KEPT_SHARE * self._config.query.memory
-        if self._closed or large or process.answered >= MOST_ANSWERS:
-            self._end_soon(process)
-            return
-        self._idle.append(process)
-        loop = asyncio.get_running_loop()
-        self._timers[process] = loop.call_later(IDLE_S, self._retire, process)
-
-    def _retire(self, process: QueryProcess) -> None:
-        self._idle.remove(process)
-        self._timers.pop(process, None)
-        self._end_soon(process)
-
-    def _end_soon(self, process: QueryProcess) -> None:
-        """Not in the way of whoever waits for an answer, nor undone by a second cancellation."""
-        task = asyncio.create_task(self._end(process))
-        self._ends.add(task)
-        task.add_done_callback(self._ends.discard)
-
-    async def _end(self, process: QueryProcess) -> None:
-        timer = self._timers.pop(process, None)
-        if timer is not None:
-            timer.cancel()
-        await process.end()
+def _later(text: str, retry_after_s: float) -> Refusal:
+    return Refusal(Cause.UNAVAILABLE, text, retry_after_s=retry_after_s)

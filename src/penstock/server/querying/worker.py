@@ -2,21 +2,19 @@
 
     python -m penstock.server.querying.worker
 
-Takes frames on stdin (`query_frames`), first the configuration, then questions; says on stdout when
-it is ready, then answers. The end of stdin is its own. It stays, with everything imported, for the
-next question.
+The first question is the configuration, answered when everything is imported. It stays for the
+next one. An answer is a document and what the client gets.
 """
 
 from __future__ import annotations
 
 import json
 import logging
-import os
 import resource
-import sys
 import time
-from typing import IO, TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
+from penstock.children.answering import NICENESS, begin
 from penstock.model.errors import (
     AnswerIncomplete,
     InvalidArgument,
@@ -26,10 +24,7 @@ from penstock.model.errors import (
 )
 from penstock.server.configuration import config as configuration
 from penstock.server.configuration.lakes import lake_settings
-from penstock.server.lean import leave_out_pandas
 from penstock.server.logs import set_up_logging
-from penstock.server.parent import end_with_parent
-from penstock.server.querying.frames import encode_frame, read_frame
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,8 +33,6 @@ if TYPE_CHECKING:
     from penstock.server.configuration.config import Config
 
 _LOG = logging.getLogger(__name__)
-NICENESS: Final = 5
-"""Whoever waits for an acknowledgement comes first."""
 ARROW: Final = "arrow"
 _DUCKDB_SHARE: Final = 0.6
 """Of the process's memory; the rest is for rows that are decoded and written."""
@@ -182,27 +175,16 @@ def _warm_up() -> None:
 
 def main() -> None:
     """The process."""
-    end_with_parent()
-    leave_out_pandas()
-    os.nice(NICENESS)
+    parent = begin(niceness=NICENESS, dies_with_starter=True)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    questions, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what a library prints is no answer
-    orders = read_frame(questions)
-    if orders is None:
-        return
-    config = configuration.load(orders.document["config"], {}, {})
+    questions = parent.documents()
+    config = configuration.load(next(questions), {}, {})
     set_up_logging(config.logging)
     answerer = Answerer(config)
     _warm_up()
-    _send(answers, {"ready": True})
-    while (question := read_frame(questions)) is not None:
-        _send(answers, *answerer.answer(question.document))
-
-
-def _send(answers: IO[bytes], document: dict[str, Any], body: bytes = b"") -> None:
-    answers.write(encode_frame(document, body))
-    answers.flush()
+    parent.say({"ready": True})
+    for question in questions:
+        parent.say(*answerer.answer(question))
 
 
 if __name__ == "__main__":

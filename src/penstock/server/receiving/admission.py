@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import shutil
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
+from penstock.children.asking import resident_bytes
 from penstock.server.receiving.refusals import Cause, Refusal
 
 if TYPE_CHECKING:
@@ -102,12 +102,3 @@ class Admission:
             self.pressure = f"the memory in use is {memory} bytes of {most}"
         else:
             self.pressure = None
-
-
-def resident_bytes(pid: int | None = None) -> int:
-    """The memory of a process, or of this one; 0 where the system does not say."""
-    try:
-        with open(f"/proc/{pid or 'self'}/statm", "rb") as file:  # noqa: PTH123 - every half second
-            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    except OSError:
-        return 0

@@ -1,39 +1,39 @@
 """The process that checks large requests, off the event loop of the one that receives.
 
-    python -m penstock.server.receiving.checker RECORDS PARTS
+    python -m penstock.server.receiving.checker
 
-Takes questions on stdin and answers them on stdout; the end of stdin is its own.
+    question := (signal:u8 json:u8 records:u64 parts:u64) request
+    answer   := (outcome:u8 changed:u8 records:u64 rejected:u64) text request
 
-    question := signal:u8 json:u8 length:u64 bytes
-    answer   := outcome:u8 records:u32 rejected:u32 text:u32 length:u64 text bytes
-
-`signal` is its place in `Signal`. The bytes of an answer are the request to be stored; there are
-none, and their length is the highest number, where it is the one that came. The text says why it is
-refused, what was rejected of it, or what else its sender should know.
+`signal` is its place in `Signal`; `records` and `parts` of a question are the limits. The request
+of an answer is what is to be stored, and empty where that is what came (`changed` is 0). The text
+says why it is refused, what was rejected of it, or what else its sender should know.
 """
 
 from __future__ import annotations
 
 import contextlib
 import enum
-import os
 import resource
 import struct
-import sys
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
+from penstock.children.answering import NICENESS, begin
 from penstock.model.errors import InvalidArgument
 from penstock.model.settings import GIB
 from penstock.otel.signals import Signal
 from penstock.otel.validate import RequestLimits, check_request
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from penstock.children.frames import Part
+
 MEMORY_BYTES: Final = GIB
 """More is not given to a check; what needs it is refused as too large."""
-_NICENESS: Final = 5
-QUESTION: Final = struct.Struct("<BBQ")
-ANSWER: Final = struct.Struct("<BIIIQ")
-AS_IT_CAME: Final = 2**64 - 1
-SIGNALS: Final = tuple(Signal)
+_QUESTION: Final = struct.Struct("<BBQQ")
+_ANSWER: Final = struct.Struct("<BBQQ")
+_SIGNALS: Final = tuple(Signal)
 
 
 class Outcome(enum.IntEnum):
@@ -73,27 +73,39 @@ def check(signal: Signal, data: bytes, limits: RequestLimits, *, is_json: bool) 
     )
 
 
-def serve(limits: RequestLimits) -> None:
+def question(signal: Signal, data: bytes, limits: RequestLimits, *, is_json: bool) -> list[Part]:
+    """What the process is asked."""
+    number = _SIGNALS.index(signal)
+    return [_QUESTION.pack(number, is_json, limits.max_records, limits.max_parts), data]
+
+
+def answer(head: bytes, data: bytes) -> list[Part]:
+    """Of one question."""
+    number, is_json, records, parts = _QUESTION.unpack(head)
+    limits = RequestLimits(max_records=records, max_parts=parts)
+    found = check(_SIGNALS[number], data, limits, is_json=bool(is_json))
+    changed = found.data is not data
+    numbers = _ANSWER.pack(found.outcome, changed, found.records, found.rejected)
+    return [numbers, found.text.encode("utf-8", "replace"), found.data if changed else b""]
+
+
+def checked(answer: Sequence[memoryview], asked: bytes) -> Checked:
+    """What the answer says of the request that was asked about."""
+    head, text, data = answer
+    outcome, changed, records, rejected = _ANSWER.unpack(head)
+    kept = bytes(data) if changed else asked
+    return Checked(Outcome(outcome), kept, records, rejected, bytes(text).decode())
+
+
+def serve() -> None:
     """Answers questions until there are no more."""
-    os.nice(_NICENESS)
+    parent = begin(niceness=NICENESS)
     with contextlib.suppress(ValueError, OSError):  # somebody has set a lower one
         resource.setrlimit(resource.RLIMIT_DATA, (MEMORY_BYTES, MEMORY_BYTES))
-    questions, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what a library prints is no answer
-    while head := questions.read(QUESTION.size):
-        number, is_json, length = QUESTION.unpack(head)
-        data = questions.read(length)
-        found = check(SIGNALS[number], data, limits, is_json=bool(is_json))
-        text, changed = found.text.encode("utf-8", "replace"), found.data is not data
-        length = len(found.data) if changed else AS_IT_CAME
-        head = ANSWER.pack(found.outcome, found.records, found.rejected, len(text), length)
-        answers.write(head + text)
-        if changed:
-            answers.write(found.data)
-        answers.flush()
-        del data, found  # not held while it waits for the next
+    for head, data in parent.questions():
+        parent.answer(*answer(head, data))
+        del data  # not held while it waits for the next
 
 
 if __name__ == "__main__":
-    with contextlib.suppress(BrokenPipeError):  # whoever asked was killed
-        serve(RequestLimits(max_records=int(sys.argv[1]), max_parts=int(sys.argv[2])))
+    serve()

@@ -8,25 +8,14 @@ the interpreter's lock) and checked in another process (that code does not).
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import subprocess
-import sys
-from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple
 
+from penstock.children.asking import Child, ChildDied, ChildSilent
+from penstock.children.pool import Pool, PoolClosed
 from penstock.model.settings import KIB, MIB
 from penstock.otel.large import may_be_dense
 from penstock.otel.validate import RequestLimits
-from penstock.server.receiving.admission import resident_bytes
-from penstock.server.receiving.checker import (
-    ANSWER,
-    AS_IT_CAME,
-    QUESTION,
-    SIGNALS,
-    Checked,
-    Outcome,
-    check,
-)
+from penstock.server.receiving.checker import Checked, Outcome, check, checked, question
 from penstock.server.receiving.places import Places
 from penstock.server.receiving.refusals import Cause, Refusal
 
@@ -37,7 +26,6 @@ if TYPE_CHECKING:
     from penstock.server.configuration.config import Limits
     from penstock.server.receiving.places import Client, Place
 
-Done = TypeVar("Done")
 SMALL_BYTES: Final = 16 * KIB
 """Whatever it is, it is checked within some four milliseconds."""
 LIGHT_BYTES: Final = 2 * MIB
@@ -51,11 +39,12 @@ FREE_BYTES: Final = 8 * MIB
 zero does, of several thousand times its size."""
 PLACES: Final = 2
 """Processes that check. One client has one of them at a time, so that there is one for others."""
-COMMAND: Final = ["-m", "penstock.server.receiving.checker"]
+CHECKER: Final = "penstock.server.receiving.checker"
 PATIENCE_S: Final = 30.0
-"""The longest that a request waits for its turn, and the longest that its check may take."""
+"""The longest that a request waits for its turn."""
+_SEEN: Final = 3
+"""A check shows in health after this part of its time."""
 _WAITING: Final = 256
-_TRIES: Final = 2
 _KEPT_BYTES: Final = 256 * MIB
 """A process that has more memory after an answer is not kept."""
 
@@ -73,15 +62,14 @@ class Arrived(NamedTuple):
 class Checks:
     """One worker's. Processes are started when the first large request comes."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, deadline_s: float = PATIENCE_S) -> None:
+        """`deadline_s`: the longest that a check may take."""
         self._limits = limits
+        self._deadline_s = deadline_s
         self._request_limits = RequestLimits(max_records=limits.records, max_parts=limits.parts)
         self._places = Places(PLACES, of_client=1, of_connection=1, waiting=_WAITING)
-        self._threads = ThreadPoolExecutor(PLACES, "checks")
-        self._idle: list[_Checker] = []
-        self._busy: set[_Checker] = set()
+        self._pool = Pool(lambda: Child(CHECKER), most=PLACES, kept_bytes=_KEPT_BYTES)
         self._running: set[asyncio.Task[Checked]] = set()
-        self._closed = False
 
     async def check(self, arrived: Arrived, client: Client, grow: Callable[[int], None]) -> Checked:
         """What is to be stored of it; Refusal says why nothing is.
@@ -103,15 +91,20 @@ class Checks:
 
     async def close(self) -> None:
         """Ends the processes; whoever waits for one is told to come again."""
-        self._closed = True
-        for checker in self._busy:
-            checker.give_up()  # stopping does not wait for what hangs
-        for checker in self._idle:
-            checker.end()
-        self._idle.clear()
+        await self._pool.close()
         if self._running:
             await asyncio.wait(self._running)
-        self._threads.shutdown()
+
+    @property
+    def restarts(self) -> int:
+        """How many processes had to be replaced."""
+        return self._pool.restarts
+
+    def failures(self) -> list[str]:
+        """What is wrong with the processes at present."""
+        waited = self._pool.silent_s()
+        silent = waited > self._deadline_s / _SEEN
+        return [f"a check has not ended for {waited:.0f} s"] if silent else []
 
     async def _turn(self, client: Client) -> Place:
         try:
@@ -142,98 +135,35 @@ class Checks:
             data = arrived.data
             if arrived.unpack is not None:
                 most = unpacked_bytes(len(data), self._limits)
-                data = await self._aside(arrived.unpack, data, most)
+                data = await self._pool.run(arrived.unpack, data, most)
                 grow(max(0, len(data) - len(arrived.data)))
-            for _ in range(_TRIES):
-                with contextlib.suppress(EOFError, OSError):
-                    return await self._ask(arrived.signal, data, is_json=arrived.is_json)
-            return Checked(Outcome.INVALID, text="the process that checks it did not survive it")
+            return await self._ask(arrived.signal, data, is_json=arrived.is_json)
+        except PoolClosed:
+            text = "the server is stopping"
+            raise Refusal(Cause.UNAVAILABLE, text, retry_after_s=5.0) from None
+        except ChildSilent:  # it may be the machine
+            text = "checking it took too long"
+            raise Refusal(Cause.UNAVAILABLE, text, retry_after_s=5.0) from None
+        except ChildDied:
+            text = "the process that checks it did not survive it"
+            return Checked(Outcome.INVALID, text=text)
         finally:
             self._places.leave(place)
 
     async def _ask(self, signal: Signal, data: bytes, *, is_json: bool) -> Checked:
-        if self._closed:
-            raise Refusal(Cause.UNAVAILABLE, "the server is stopping", retry_after_s=5.0)
-        checker = self._idle.pop() if self._idle else _Checker(self._request_limits)
-        self._busy.add(checker)
-        slow = asyncio.get_running_loop().call_later(PATIENCE_S, checker.give_up)
+        """ChildDied where it does so again: others must not suffer from a request for ever."""
+        asked = question(signal, data, self._request_limits, is_json=is_json)
         try:
-            found = await self._aside(checker.ask, signal, data, is_json)
-        except BaseException:
-            checker.end()
-            if checker.given_up:
-                text = "the server is stopping" if self._closed else "checking it took too long"
-                raise Refusal(Cause.UNAVAILABLE, text, retry_after_s=5.0) from None
+            return checked(await self._pool.ask(asked, self._deadline_s), data)
+        except (PoolClosed, ChildSilent):
             raise
-        finally:
-            slow.cancel()
-            self._busy.discard(checker)
-        if self._closed or checker.resident_bytes > _KEPT_BYTES:
-            checker.end()
-        else:
-            self._idle.append(checker)
-        return found
-
-    async def _aside(self, work: Callable[..., Done], *arguments: object) -> Done:
-        return await asyncio.get_running_loop().run_in_executor(self._threads, work, *arguments)
+        except ChildDied:
+            return checked(await self._pool.ask(asked, self._deadline_s), data)
 
     def _done(self, task: asyncio.Task[Checked]) -> None:
         self._running.discard(task)
         if not task.cancelled():
             task.exception()  # whoever asked may have gone
-
-
-class _Checker:
-    """One process, asked by one thread at a time."""
-
-    def __init__(self, limits: RequestLimits) -> None:
-        numbers = (str(limits.max_records), str(limits.max_parts))
-        # In a session of its own: Ctrl-C is for the supervisor to hear.
-        self._process = subprocess.Popen(  # noqa: S603 - our own module
-            [sys.executable, *COMMAND, *numbers],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            start_new_session=True,
-        )
-        self.given_up = False
-
-    @property
-    def resident_bytes(self) -> int:
-        """Its memory."""
-        return resident_bytes(self._process.pid)
-
-    def ask(self, signal: Signal, data: bytes, is_json: bool) -> Checked:
-        """Its answer; EOFError, OSError: it has died."""
-        questions, answers = self._process.stdin, self._process.stdout
-        assert questions is not None
-        assert answers is not None
-        questions.write(QUESTION.pack(SIGNALS.index(signal), is_json, len(data)))
-        questions.write(data)
-        questions.flush()
-        head = answers.read(ANSWER.size)
-        if len(head) < ANSWER.size:
-            raise EOFError("the process that checks is no more")
-        outcome, records, rejected, text_bytes, length = ANSWER.unpack(head)
-        text = answers.read(text_bytes).decode()
-        if length != AS_IT_CAME:
-            data = answers.read(length)
-            if len(data) < length:
-                raise EOFError("the process that checks is no more")
-        return Checked(Outcome(outcome), data, records, rejected, text)
-
-    def give_up(self) -> None:
-        """Whoever asks it gets an EOFError."""
-        self.given_up = True
-        self._process.kill()
-
-    def end(self) -> None:
-        """It is killed: a check leaves nothing behind."""
-        self._process.kill()
-        self._process.wait()
-        for pipe in (self._process.stdin, self._process.stdout):
-            assert pipe is not None
-            with contextlib.suppress(OSError):  # what was not sent cannot be
-                pipe.close()
 
 
 def unpacked_bytes(size: int, limits: Limits) -> int:

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock import __version__
+from penstock.children.guarding import ANSWER_S
 from penstock.client.server_file import running_server
 from penstock.pipeline.flush.progress import read_progress
 from penstock.server.auth import Role
-from penstock.server.child import ANSWER_S
-from penstock.server.web.exposition import merge, pipeline_page
+from penstock.server.web.exposition import children_page, merge, pipeline_page
 from penstock.server.web.routing import Response, Route
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from penstock.server.child import Child
+    from penstock.children.guarding import Guarded
     from penstock.server.configuration.config import Config
+    from penstock.server.querying.queries import Queries
     from penstock.server.web.routing import Request
 
 TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
@@ -31,11 +33,16 @@ class Admin:
     """Answers from what the workers report."""
 
     def __init__(
-        self, config: Config, children: Sequence[Child], flight: Child | None = None
+        self,
+        config: Config,
+        workers: Sequence[Guarded],
+        flight: Guarded | None = None,
+        queries: Queries | None = None,
     ) -> None:
         self._config = config
         self._flight = flight
-        self._children = children
+        self._queries = queries
+        self._workers = workers
 
     def routes(self) -> list[Route]:
         """Probes need no token; they learn no more than well or not."""
@@ -55,13 +62,14 @@ class Admin:
         return Response.of(document, 503 if problems else 200)
 
     async def _ready(self, _: Request) -> Response:
-        ready = all(child.ready.is_set() for child in self._children)
+        ready = all(child.ready.is_set() for child in self._workers)
         return Response.of({"ready": ready}, 200 if ready else 503)
 
     async def _metrics(self, _: Request) -> Response:
-        pages = [report["metrics"] for report in await self._reports("metrics", ANSWER_S) if report]
+        reports = [report for report in await self._reports("metrics", ANSWER_S) if report]
         progress = await asyncio.to_thread(read_progress, self._config.data_dir)
-        page = merge([*pages, pipeline_page(progress)])
+        own = [children_page(self._restarts(reports)), pipeline_page(progress)]
+        page = merge([*(report["metrics"] for report in reports), *own])
         return Response(200, page.encode(), TEXT)
 
     async def _status(self, request: Request) -> Response:
@@ -88,16 +96,24 @@ class Admin:
         failed = [error for error in errors if error]
         return Response.of({"flushed": not failed, "errors": failed}, 503 if failed else 200)
 
+    def _restarts(self, reports: list[dict[str, Any]]) -> Counter[str]:
+        restarts = Counter({"worker": sum(child.restarts for child in self._workers)})
+        restarts["flight"] = 0 if self._flight is None else self._flight.restarts
+        restarts["query"] = 0 if self._queries is None else self._queries.restarts
+        for report in reports:
+            restarts.update(report.get("restarts", {}))
+        return restarts
+
     async def _reports(
         self, what: str, timeout_s: float = _ANSWER_S
     ) -> list[dict[str, Any] | None]:
-        return list(await asyncio.gather(*(c.ask(what, timeout_s) for c in self._children)))
+        return list(await asyncio.gather(*(c.ask(what, timeout_s) for c in self._workers)))
 
     async def _problems(self) -> list[str]:
         problems: list[str] = []
-        for child, report in zip(self._children, await self._reports("report"), strict=True):
+        for child, report in zip(self._workers, await self._reports("report"), strict=True):
             if report is None or not child.ready.is_set():
-                problems.append(f"worker {child.number} does not answer")
+                problems.append(f"{child.title} does not answer")
                 continue
             problems += report.get("failures", [])
             if report.get("disk_full"):

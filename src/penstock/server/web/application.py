@@ -15,16 +15,16 @@ from penstock.server.web.topics_api import TopicsApi
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from penstock.server.child import Child
+    from penstock.children.guarding import Guarded
     from penstock.server.configuration.config import Config
     from penstock.server.querying.queries import Queries
 
 
 def web_application(
-    config: Config, children: Sequence[Child], queries: Queries, flight: Child | None = None
+    config: Config, workers: Sequence[Guarded], queries: Queries, flight: Guarded | None = None
 ) -> Router:
     """Health, metrics and the API."""
-    kept = (TopicsApi(children), QueryApi(config, queries), SnapshotApi(queries))
-    parts = (Admin(config, children, flight), *(kept if config.buffer.url is None else ()))
+    kept = (TopicsApi(workers), QueryApi(config, queries), SnapshotApi(queries))
+    parts = (Admin(config, workers, flight, queries), *(kept if config.buffer.url is None else ()))
     routes = [route for part in parts for route in part.routes()]
     return Router([*routes, openapi_route()], Gate(config.auth.tokens_file), config.limits)

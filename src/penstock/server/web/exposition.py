@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from penstock.metrics.names import (
+    CHILD_RESTARTS,
     PIPELINE_COUNTERS,
     PIPELINE_GAUGES,
     PIPELINE_TENANT_COUNTERS,
+    SERVER_COUNTERS,
 )
 
 if TYPE_CHECKING:
@@ -35,6 +37,14 @@ def merge(pages: list[str]) -> str:
         lines += head
         lines += [f"{series} {value:.17g}" for series, value in samples[family].items()]
     return "\n".join(lines) + "\n"
+
+
+def children_page(restarts: Mapping[str, int]) -> str:
+    """How often the server's processes were replaced, by what they are."""
+    text, label = SERVER_COUNTERS[CHILD_RESTARTS]
+    lines = [f'{CHILD_RESTARTS}{{{label}="{kind}"}} {count}\n' for kind, count in restarts.items()]
+    head = f"# HELP {CHILD_RESTARTS} {text}\n# TYPE {CHILD_RESTARTS} counter\n"
+    return "".join([head, *lines])
 
 
 def pipeline_page(progress: Mapping[str, Any] | None) -> str:

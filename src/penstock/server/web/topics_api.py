@@ -11,7 +11,7 @@ from penstock.server.web.routing import Response, Route
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from penstock.server.child import Child
+    from penstock.children.guarding import Guarded
     from penstock.server.web.routing import Request
 
 _ANSWER_S: Final = 5.0
@@ -21,8 +21,8 @@ _READERS: Final = (Role.QUERY, Role.SUBSCRIBE, Role.ADMIN)
 class TopicsApi:
     """Answers from what the workers know at this moment."""
 
-    def __init__(self, children: Sequence[Child]) -> None:
-        self._children = children
+    def __init__(self, workers: Sequence[Guarded]) -> None:
+        self._workers = workers
 
     def routes(self) -> list[Route]:
         """What it answers."""
@@ -52,8 +52,8 @@ class TopicsApi:
 
     async def _look(self, request: Request) -> tuple[list[dict[str, Any]], list[str]]:
         """The topics that the request may see; a worker that does not answer is named."""
-        asked = [child.ask("topics", _ANSWER_S) for child in self._children]
-        answers = list(zip(self._children, await asyncio.gather(*asked), strict=True))
+        asked = [child.ask("topics", _ANSWER_S) for child in self._workers]
+        answers = list(zip(self._workers, await asyncio.gather(*asked), strict=True))
         seen = request.namespaces
         topics = [
             topic
@@ -61,8 +61,8 @@ class TopicsApi:
             for topic in (answer or {}).get("topics", [])
             if seen is None or topic["namespace"] in seen
         ]
-        silent = [child.number for child, answer in answers if "topics" not in (answer or {})]
-        warnings = [f"worker {number} does not answer; its part is missing" for number in silent]
+        silent = [child.title for child, answer in answers if "topics" not in (answer or {})]
+        warnings = [f"{title} does not answer; its part is missing" for title in silent]
         return sorted(topics, key=lambda t: (t["topic"], t["partition"])), warnings
 
 
