@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.model.errors import InvalidArgument
 from penstock.otel import request_from_json
 from penstock.server.receiving.checker import Checked, Outcome
-from penstock.server.receiving.refusals import Cause, Refusal
+from penstock.server.refusals import Cause, Refusal
 from tests.server.running import Answer
 
 if TYPE_CHECKING:

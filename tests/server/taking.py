@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from penstock.otel import RequestLimits
 from penstock.server.configuration.config import Limits
 from penstock.server.receiving.checker import Outcome, check
-from penstock.server.receiving.refusals import Cause, Refusal
+from penstock.server.refusals import Cause, Refusal
 
 if TYPE_CHECKING:
     from penstock.otel import Signal

@@ -13,7 +13,7 @@ from penstock.children.asking import resident_bytes
 from penstock.server.configuration.config import Limits
 from penstock.server.receiving import admission as module
 from penstock.server.receiving.admission import Admission
-from penstock.server.receiving.refusals import Cause, Refusal
+from penstock.server.refusals import Cause, Refusal
 
 
 def admission(folder: Path, **limits: Any) -> Admission:

@@ -10,7 +10,7 @@ import pytest
 
 from penstock.model.errors import InvalidSetting
 from penstock.server.auth import Gate, Role, digest_of, read_tokens
-from penstock.server.receiving.refusals import Cause, Refusal
+from penstock.server.refusals import Cause, Refusal
 
 SHOP, ALL = "shop-secret-1", "all-secret-22"
 TEXT = f"""# comments and empty lines are passed over

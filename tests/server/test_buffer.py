@@ -13,7 +13,7 @@ from penstock.otel import Signal
 from penstock.queue import AsyncProducer, Inspector, ProducerSettings
 from penstock.queue.otlp import requests_of
 from penstock.server.receiving.buffer import Buffer
-from penstock.server.receiving.refusals import Cause, Refusal
+from penstock.server.refusals import Cause, Refusal
 from penstock.storage.objects import ObjectStore, open_objects
 from tests.pipeline.helpers import spans
 from tests.server.taking import take

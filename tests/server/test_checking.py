@@ -13,10 +13,10 @@ import pytest
 
 from penstock.otel import Signal
 from penstock.server.configuration.config import Limits
+from penstock.server.places import Client
 from penstock.server.receiving import checking
 from penstock.server.receiving.checking import FREE_BYTES, Arrived, Checks, unpacked_bytes
-from penstock.server.receiving.places import Client
-from penstock.server.receiving.refusals import Cause, Refusal
+from penstock.server.refusals import Cause, Refusal
 from tests.server.running import children_of
 from tests.server.samples import sample, traces
 from tests.servers.loops import in_loop

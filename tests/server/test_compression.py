@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.server.receiving.compression import unpacking, unpacking_of
-from penstock.server.receiving.refusals import Cause, Refusal
+from penstock.server.refusals import Cause, Refusal
 
 MOST = 1_000_000
 TEXT = b"a span, and another span, " * 1000

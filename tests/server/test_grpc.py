@@ -23,7 +23,7 @@ from penstock.server.auth import Gate
 from penstock.server.configuration.config import Limits
 from penstock.server.receiving.admission import Admission
 from penstock.server.receiving.grpc import OtlpGrpc, options
-from penstock.server.receiving.refusals import Cause, Refusal
+from penstock.server.refusals import Cause, Refusal
 from tests.server.asgi import FakeChecks, FakeIngest
 from tests.server.running import PATIENCE_S
 from tests.server.samples import sample, traces

@@ -21,7 +21,7 @@ from penstock.server.auth import Gate
 from penstock.server.configuration.config import Limits
 from penstock.server.receiving.admission import Admission
 from penstock.server.receiving.http import OtlpHttp
-from penstock.server.receiving.refusals import Cause, Refusal
+from penstock.server.refusals import Cause, Refusal
 from tests.otel.samples import full_request
 from tests.server.asgi import END, FakeChecks, FakeIngest, call
 from tests.server.running import JSON, PROTOBUF, Answer

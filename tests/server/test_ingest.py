@@ -18,8 +18,8 @@ from penstock.server.configuration.config import Config, load
 from penstock.server.keeping.on_disk import stores as stores_module
 from penstock.server.keeping.stores import Stores
 from penstock.server.receiving.ingest import Ingest
-from penstock.server.receiving.refusals import Cause, Refusal
 from penstock.server.receiving.repeats import Repeats
+from penstock.server.refusals import Cause, Refusal
 from penstock.storage import DataDirectory, LocalFiles
 from penstock.store import Store
 from penstock.store.decoding import PlainDecoder

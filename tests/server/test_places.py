@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from penstock.server.receiving.places import Client, Places
-from penstock.server.receiving.refusals import Cause, Refusal
+from penstock.server.places import EVERYBODY, Bounds, Client, Places
+from penstock.server.refusals import Cause, Refusal
 from tests.servers.loops import in_loop
 
 A, B, C = (Client(who, f"{who}:1") for who in "abc")
@@ -16,7 +16,7 @@ A, B, C = (Client(who, f"{who}:1") for who in "abc")
 
 def places(count: int, **more: Any) -> Places:
     """With bounds that matter to nobody."""
-    return Places(count, **{"of_client": 99, "of_connection": 99, "waiting": 99, **more})
+    return Places(Bounds(count, **{"of_client": 99, "waiting": 99, **more}))
 
 
 class Line:
@@ -47,7 +47,7 @@ async def test_clients_take_turns_however_many_requests_one_has() -> None:
     await line.join(A, A, A, B, C, B)
     shared.leave(first)
     await asyncio.gather(*line.tasks)
-    assert line.order == ["a:1", "b:1", "c:1", "a:1", "b:1", "a:1"]
+    assert line.order == ["b:1", "c:1", "a:1", "b:1", "a:1", "a:1"]
 
 
 @in_loop
@@ -79,7 +79,7 @@ async def test_no_client_has_all_places() -> None:
 @in_loop
 async def test_too_many_that_wait_are_put_off() -> None:
     """Those of one client; another one's may still wait."""
-    shared = places(1, waiting=2)
+    shared = places(1, waiting_of_client=2)
     first, line = await shared.take(A), Line(shared)
     await line.join(A, A, B)
     with pytest.raises(Refusal) as refused:
@@ -89,6 +89,82 @@ async def test_too_many_that_wait_are_put_off() -> None:
     shared.leave(first)
     await asyncio.gather(*line.tasks)
     assert sorted(line.order) == ["a:1", "a:1", "b:1"]
+
+
+@in_loop
+async def test_whoever_has_most_that_wait_gives_one_up() -> None:
+    """The last of them, to come again; who would have no fewer is put off."""
+    shared = places(1, waiting=3, what="queries", whose="with this token")
+    first, line = await shared.take(A), Line(shared)
+    await line.join(A, A, A)
+    with pytest.raises(Refusal, match="3 queries wait already, 3 of them with this token"):
+        await shared.take(A)
+    await line.join(B, C)
+    for given_up in (2, 1):
+        with pytest.raises(Refusal, match="others wait who have asked less"):
+            await line.tasks[given_up]
+    with pytest.raises(Refusal, match="3 queries wait already, 0 of them"):
+        await shared.take(Client("d", "d:1"))
+    shared.leave(first)
+    await asyncio.gather(*line.tasks, return_exceptions=True)
+    assert line.order == ["b:1", "c:1", "a:1"]
+
+
+@in_loop
+async def test_nobody_starves_while_others_come_again_and_again() -> None:
+    """Whoever had a place since one waits is behind it, also when it has left meanwhile."""
+    shared = places(1)
+    place, line = await shared.take(A), Line(shared)
+    waiting = asyncio.create_task(shared.take(A))
+    for client in (B, C, B, C):
+        coming = asyncio.create_task(shared.take(client))
+        await asyncio.sleep(0)
+        shared.leave(place)
+        done, _ = await asyncio.wait({waiting, coming}, return_when=asyncio.FIRST_COMPLETED)
+        place = done.pop().result()
+        line.order.append(place.client.who)
+        if waiting.done():
+            break
+    assert line.order == ["b", "c", "a"]
+    shared.leave(place)
+    shared.leave(await coming)
+
+
+@in_loop
+async def test_everybody_is_bounded_by_the_whole_alone() -> None:
+    """Where there are no tokens."""
+    shared, all_of_them = places(2, of_client=1, waiting=0), Client(EVERYBODY, EVERYBODY)
+    await shared.take(all_of_them)
+    await shared.take(all_of_them)
+    with pytest.raises(Refusal, match="0 requests wait already"):
+        await shared.take(all_of_them)
+
+
+@in_loop
+async def test_wait_is_over_after_a_time() -> None:
+    """It may come again; its place in the line is nobody's."""
+    shared = places(1)
+    first = await shared.take(A)
+    with pytest.raises(Refusal, match="other requests took all the time") as refused:
+        await shared.take(B, 0.01)
+    assert refused.value.cause is Cause.BUSY
+    assert refused.value.retry_after_s
+    shared.leave(first)
+    await asyncio.wait_for(shared.take(C), 60)
+
+
+@in_loop
+async def test_nothing_is_remembered_of_who_has_gone() -> None:
+    """However it went."""
+    shared = places(1, of_client=1, waiting=2)
+    first, line = await shared.take(A), Line(shared)
+    await line.join(A, B, C, A, A)
+    shared.leave(first)
+    line.tasks[0].cancel()
+    await asyncio.gather(*line.tasks, return_exceptions=True)
+    for left in ("_held", "_clients", "_connections", "_fresh", "_served", "_had_one", "_waiting"):
+        assert not getattr(shared, left), left
+    assert shared._free == 1
 
 
 @in_loop

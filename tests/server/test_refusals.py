@@ -10,7 +10,7 @@ from google.rpc.error_details_pb2 import RetryInfo
 from google.rpc.status_pb2 import Status
 
 from penstock.model import errors
-from penstock.server.receiving.refusals import Cause, Refusal, as_json, refusal_of
+from penstock.server.refusals import Cause, Refusal, as_json, refusal_of
 
 GRPC_CODES = {code.value[0]: code for code in grpc.StatusCode}
 GRPC_RETRYABLE = {"CANCELLED", "DEADLINE_EXCEEDED", "ABORTED", "OUT_OF_RANGE", "UNAVAILABLE"}

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Final
 from penstock.model.errors import InvalidArgument, InvalidSetting, InvalidTopic
 from penstock.model.printable import check_printable
 from penstock.model.topics import encode_part
-from penstock.server.receiving.refusals import Cause, Refusal
+from penstock.server.refusals import Cause, Refusal
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

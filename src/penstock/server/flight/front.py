@@ -23,7 +23,7 @@ from penstock.children.asking import resident_bytes
 from penstock.server.auth import NAMESPACE_HEADER
 from penstock.server.certificates import grpc_credentials
 from penstock.server.receiving.grpc import options
-from penstock.server.receiving.refusals import MESSAGE_CHARACTERS, Cause, Refusal
+from penstock.server.refusals import MESSAGE_CHARACTERS, Cause, Refusal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

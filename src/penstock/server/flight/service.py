@@ -38,7 +38,7 @@ from penstock.server.flight.of_worker import (
     topic,
 )
 from penstock.server.keeping.registrations import MAY_REGISTER, TOO_MANY, Registered, Registrations
-from penstock.server.receiving.refusals import Cause, Refusal
+from penstock.server.refusals import Cause, Refusal
 from penstock.store.outside import is_own_name
 
 if TYPE_CHECKING:

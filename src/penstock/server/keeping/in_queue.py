@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from penstock.model.errors import InvalidSetting, PenstockError
 from penstock.server.receiving.buffer import Buffer
-from penstock.server.receiving.refusals import Cause, Refusal
+from penstock.server.refusals import Cause, Refusal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine

@@ -30,7 +30,7 @@ from penstock.server.descriptors import limit, most_open_stores
 from penstock.server.keeping.capping import LEDGER, capped_settings, stores_cap
 from penstock.server.keeping.residents import Asleep, Residents
 from penstock.server.keeping.topics import describe
-from penstock.server.receiving.refusals import Cause, Refusal, refusal_of, unavailable
+from penstock.server.refusals import Cause, Refusal, refusal_of, unavailable
 from penstock.store import Store
 from penstock.store.jobs import shared_upkeep
 from penstock.store.outside import LAKE, DeliveredFile

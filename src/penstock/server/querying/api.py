@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from penstock.server.auth import Role
 from penstock.server.receiving.bodies import ClientGone
-from penstock.server.receiving.refusals import Cause, Refusal
+from penstock.server.refusals import Cause, Refusal
 from penstock.server.web.routing import JSON, Response, Route
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from penstock.children.asking import Child, ChildDied, ChildSilent, ChildTooLarg
 from penstock.children.frames import decode_document, encode_document
 from penstock.children.pool import ChildNotReady, Pool, PoolClosed
 from penstock.server.configuration import config as configuration
-from penstock.server.querying.turns import EVERYBODY, Turns
-from penstock.server.receiving.refusals import Cause, Refusal
+from penstock.server.places import EVERYBODY, Bounds, Client, Places
+from penstock.server.refusals import Cause, Refusal
 from penstock.storage.scratch import Scratch
 
 if TYPE_CHECKING:
@@ -47,7 +47,14 @@ class Queries:
     def __init__(self, config: Config) -> None:
         self._config = config
         allowed = config.query
-        self._turns = Turns(allowed.processes, allowed.waiting, allowed.token_processes)
+        bounds = Bounds(
+            allowed.processes,
+            of_client=allowed.token_processes,
+            waiting=allowed.waiting,
+            what="queries",
+            whose="with this token",
+        )
+        self._places = Places(bounds)
         self._folders: dict[Child, Scratch] = {}
         self._pool = Pool(
             self._start,
@@ -73,7 +80,7 @@ class Queries:
         the next question.
         """
         timeout_s = timeout_s or self._config.query.timeout
-        async with self._turns.turn(who, timeout_s):
+        async with self._places.hold(Client(who, who), timeout_s):
             answer = await self._ask(question, timeout_s)
         if "failed" in answer.document:
             cause = _FAILURES[answer.document["failed"]]

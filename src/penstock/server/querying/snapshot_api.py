@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from penstock.model.clock import SystemClock
 from penstock.server.auth import Role
 from penstock.server.querying.api import partial_of
-from penstock.server.receiving.refusals import Cause, Refusal
+from penstock.server.refusals import Cause, Refusal
 from penstock.server.web.routing import Response, Route
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from penstock.model.errors import PenstockError
 from penstock.model.topics import Topic
 from penstock.queue.otlp import Origin, encode_origin
-from penstock.server.receiving.refusals import Cause, refusal_of, unavailable
+from penstock.server.refusals import Cause, refusal_of, unavailable
 
 if TYPE_CHECKING:
     from penstock.otel.signals import Signal

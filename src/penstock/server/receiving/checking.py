@@ -15,16 +15,16 @@ from penstock.children.pool import Pool, PoolClosed
 from penstock.model.settings import KIB, MIB
 from penstock.otel.large import may_be_dense
 from penstock.otel.validate import RequestLimits
+from penstock.server.places import Bounds, Places
 from penstock.server.receiving.checker import Checked, Outcome, check, checked, question
-from penstock.server.receiving.places import Places
-from penstock.server.receiving.refusals import Cause, Refusal
+from penstock.server.refusals import Cause, Refusal
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from penstock.otel.signals import Signal
     from penstock.server.configuration.config import Limits
-    from penstock.server.receiving.places import Client, Place
+    from penstock.server.places import Client, Place
 
 SMALL_BYTES: Final = 16 * KIB
 """Whatever it is, it is checked within some four milliseconds."""
@@ -44,7 +44,9 @@ PATIENCE_S: Final = 30.0
 """The longest that a request waits for its turn."""
 _SEEN: Final = 3
 """A check shows in health after this part of its time."""
-_WAITING: Final = 256
+_BOUNDS: Final = Bounds(
+    PLACES, of_client=1, waiting=1024, waiting_of_client=256, what="large requests"
+)
 _KEPT_BYTES: Final = 256 * MIB
 """A process that has more memory after an answer is not kept."""
 
@@ -67,7 +69,7 @@ class Checks:
         self._limits = limits
         self._deadline_s = deadline_s
         self._request_limits = RequestLimits(max_records=limits.records, max_parts=limits.parts)
-        self._places = Places(PLACES, of_client=1, of_connection=1, waiting=_WAITING)
+        self._places = Places(_BOUNDS)
         self._pool = Pool(lambda: Child(CHECKER), most=PLACES, kept_bytes=_KEPT_BYTES)
         self._running: set[asyncio.Task[Checked]] = set()
 
@@ -81,7 +83,7 @@ class Checks:
             grow(max(0, len(light) - len(arrived.data)))
             limits, is_json = self._request_limits, arrived.is_json
             return _sound(check(arrived.signal, light, limits, is_json=is_json))
-        place = await self._turn(client)
+        place = await self._places.take(client, PATIENCE_S)
         # It goes on when the client has gone, and has its place until then: the process could not
         # be asked anything else.
         task = asyncio.create_task(self._check_elsewhere(arrived, place, grow))
@@ -105,14 +107,6 @@ class Checks:
         waited = self._pool.silent_s()
         silent = waited > self._deadline_s / _SEEN
         return [f"a check has not ended for {waited:.0f} s"] if silent else []
-
-    async def _turn(self, client: Client) -> Place:
-        try:
-            async with asyncio.timeout(PATIENCE_S):
-                return await self._places.take(client)
-        except TimeoutError:
-            text = "other large requests took all the time"
-            raise Refusal(Cause.BUSY, text, retry_after_s=1.0) from None
 
     def _light(self, arrived: Arrived) -> bytes | None:
         """The request unpacked, where looking at it takes no time to speak of."""

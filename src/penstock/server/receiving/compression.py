@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from isal import isal_zlib
 from isal.igzip_lib import IsalError
 
-from penstock.server.receiving.refusals import Cause, Refusal
+from penstock.server.refusals import Cause, Refusal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -13,10 +13,10 @@ import grpc.aio
 from penstock.model.settings import KIB, MIB
 from penstock.otel.signals import Signal
 from penstock.server.auth import NAMESPACE_HEADER
+from penstock.server.places import Bounds, Client, Places
 from penstock.server.receiving.checking import Arrived
 from penstock.server.receiving.compression import unpacking_of
-from penstock.server.receiving.places import Client, Places
-from penstock.server.receiving.refusals import MESSAGE_CHARACTERS, Cause, Refusal, refusal_for
+from penstock.server.refusals import MESSAGE_CHARACTERS, Cause, Refusal, refusal_for
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -125,11 +125,14 @@ def _reading(limits: Limits) -> Places:
     quarter = max(1, count // 4)
     waiting = max(1, limits.in_flight // WINDOW_BYTES // 4)
     return Places(
-        count,
-        of_client=count - quarter,
-        of_connection=quarter,
-        waiting=waiting,
-        turn_s=min(TURN_S, limits.timeout),
+        Bounds(
+            count,
+            of_client=count - quarter,
+            of_connection=quarter,
+            waiting=4 * waiting,
+            waiting_of_client=waiting,
+            turn_s=min(TURN_S, limits.timeout),
+        )
     )
 
 

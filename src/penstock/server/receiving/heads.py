@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from penstock.server.auth import NAMESPACE_HEADER
-from penstock.server.receiving.refusals import Cause, Refusal
+from penstock.server.refusals import Cause, Refusal
 
 Headers = dict[str, str]
 """By lower-case name. Bytes read as Latin-1."""

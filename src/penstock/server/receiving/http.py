@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from penstock.otel.signals import Signal
 from penstock.server.auth import namespace_of
+from penstock.server.places import Client
 from penstock.server.receiving.bodies import Body, ClientGone
 from penstock.server.receiving.checking import Arrived
 from penstock.server.receiving.compression import unpacking
 from penstock.server.receiving.heads import announces_body, headers_of, holds_body_back, kind_in
-from penstock.server.receiving.places import Client
-from penstock.server.receiving.refusals import Cause, Refusal, as_json, refusal_for
+from penstock.server.refusals import Cause, Refusal, as_json, refusal_for
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

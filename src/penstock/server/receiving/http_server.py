@@ -12,7 +12,7 @@ import uvicorn
 from penstock.server.receiving.bodies import KEEPING_S, Body
 from penstock.server.receiving.heads import holds_body_back, kind_in
 from penstock.server.receiving.http_protocol import Bound, http_protocol
-from penstock.server.receiving.refusals import Cause, Refusal
+from penstock.server.refusals import Cause, Refusal
 from penstock.server.web.sites import HEADERS, OwnSites
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import logging
 from typing import TYPE_CHECKING, Final, Protocol
 
 from penstock.model.errors import PenstockError
-from penstock.server.receiving.refusals import Cause, Refusal, refusal_of
+from penstock.server.refusals import Cause, Refusal, refusal_of
 
 if TYPE_CHECKING:
     from penstock.log.commit import Append

@@ -14,7 +14,7 @@ from urllib.parse import parse_qsl
 from penstock.server.auth import NOBODY, Caller, Role, Standing, namespace_of
 from penstock.server.receiving.bodies import Body, ClientGone
 from penstock.server.receiving.heads import Headers, announces_body, headers_of, holds_body_back
-from penstock.server.receiving.refusals import Cause, Refusal, as_json, refusal_for
+from penstock.server.refusals import Cause, Refusal, as_json, refusal_for
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable

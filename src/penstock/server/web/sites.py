@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from penstock.model.printable import printable
 from penstock.server.receiving.bodies import Body
 from penstock.server.receiving.heads import holds_body_back, kind_in
-from penstock.server.receiving.refusals import Cause, Refusal
+from penstock.server.refusals import Cause, Refusal
 
 if TYPE_CHECKING:
     from penstock.server.configuration.config import Config
