@@ -88,7 +88,7 @@ def test_readiness_waits_for_every_worker() -> None:
 def test_metrics_are_those_of_all_workers_together() -> None:
     """Those that do not answer have none."""
     answer = ask("GET", "/metrics", Child(0, WELL), Child(1, WELL), Child(2, None))
-    assert answer.body.decode().splitlines()[-1] == "x 4"
+    assert "x 4" in answer.body.decode().splitlines()
 
 
 def test_status_lists_the_workers() -> None:
