@@ -159,6 +159,13 @@ def test_identity_and_owner_of_a_queue_are_explained(queue: Path) -> None:
     assert (said["checksum"], said["manifest_path"]) == ("good", "ingest/manifest")
 
 
+def test_every_file_in_the_folder_of_a_queue_is_explained(queue: Path) -> None:
+    """Also the locks, by which a folder does what object storage does."""
+    files = [path for path in queue.rglob("*") if path.is_file()]
+    kinds = {inspect(path)["kind"] for path in files}
+    assert {"queue manifest", "lock of objects in a folder"} <= kinds
+
+
 def test_queue_is_explained_by_its_folder(queue: Path) -> None:
     """As `queue status` does."""
     said = inspect(queue)

@@ -53,7 +53,7 @@ def noted(data: Path) -> Path:
     RunningServer(**own, **ports, tls=False, tokens=False).write(data)
     Registrations(data, 1).enter("", Registered("/default/traces", 0, "mine"))
     write_delivered(data, Delivered("lake", {"/default/traces/0": Taken(1, 2)}, "here"))
-    progress = encode_document("pipeline progress", 1, {"batches": 3})
+    progress = encode_document("pipeline progress", 1, {"batches": 3, "bytes": 40_000})
     (data / "pipeline/progress.json").write_bytes(progress)
     archived = encode_document("archive checkpoint", 1, {"offset": 5})
     (data / "topics/default/traces/1/archive.ckpt").write_bytes(archived)
@@ -114,7 +114,8 @@ def test_table_of_requests_is_explained(noted: Path) -> None:
 
 def test_what_documents_say_is_shown(noted: Path) -> None:
     """Every field of them; of what readers found out, how much."""
-    assert inspect(noted / "pipeline/progress.json")["batches"] == 3
+    progress = inspect(noted / "pipeline/progress.json")
+    assert (progress["batches"], progress["its_bytes"]) == (3, 40_000)
     assert inspect(noted / "server.json")["http_port"] == 1
     assert inspect(noted / "lake/spans/seen/doubles.json")["files"] == 2
 

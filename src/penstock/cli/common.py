@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import json
+import uuid
+from dataclasses import fields
+from datetime import UTC, datetime
+from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -110,6 +114,27 @@ def size_of(paths: Iterable[Path]) -> int:
         with contextlib.suppress(FileNotFoundError):
             size += path.stat().st_size
     return size
+
+
+def time_text(ns: int) -> str:
+    """ISO 8601 in UTC, to the millisecond."""
+    return datetime.fromtimestamp(ns / 1e9, UTC).isoformat(timespec="milliseconds")
+
+
+def told(record: Any) -> dict[str, Any]:
+    """The fields of a dataclass for JSON and for people: times as text, keys in hex, by name."""
+    found: dict[str, Any] = {}
+    for each in fields(record):
+        value = getattr(record, each.name)
+        if each.name.endswith("_ns"):
+            found[each.name.removesuffix("_ns")] = time_text(value)
+        elif isinstance(value, bytes):
+            found[each.name] = value.hex()
+        elif isinstance(value, uuid.UUID):
+            found[each.name] = str(value)
+        else:
+            found[each.name] = value.name.lower() if isinstance(value, Enum) else value
+    return found
 
 
 def counted(count: int, noun: str, plural: str | None = None) -> str:

@@ -14,13 +14,14 @@ import click
 
 from penstock.cli.common import size_of
 from penstock.cli.feeds import installed
+from penstock.cli.files import explain, kind_of
 from penstock.cli.object_stores import open_descriptors, open_store
 from penstock.log.inventory import SUFFIX
 from penstock.log.survey import survey_log
 from penstock.log.verify import repair_log, verify_file, verify_log
 from penstock.model import SystemClock
 from penstock.model.damage import Damage, DamageReport
-from penstock.model.errors import FormatError, InvalidArgument, PenstockError
+from penstock.model.errors import FormatError, InvalidArgument, LogLocked, PenstockError
 from penstock.storage import DataDirectory, LocalFiles
 from penstock.storage.directory import IDENTITY
 
@@ -36,6 +37,11 @@ if TYPE_CHECKING:
     Progress: TypeAlias = "Callable[[int], object]"
 
 _CATALOG: Final = "catalog.db"
+_OF_RECORDS: Final = (
+    *("*", "pipeline/*", "pipeline/repeats/*/*", "lake/*/seen/*", "topics/*/*/*/*"),
+    "topics/*/*/*",  # 0.1 had a table of requests in the folder of each topic
+)
+"""Where a data directory has small files."""
 _UNREPAIRED_ARCHIVE: Final = "only objects that no descriptor describes can be brought back"
 _UNREPAIRED_LAKE: Final = "a table has one copy of its files, so there is nothing to repair it from"
 _UNREPAIRED_QUEUE: Final = (
@@ -85,8 +91,6 @@ def local_places(path: Path) -> list[Place]:
 
 
 def _of_file(path: Path) -> Iterator[Callable[[Progress], DamageReport]]:
-    from penstock.cli.records import is_verified
-
     if path.suffix == SUFFIX:
         yield lambda _: verify_file(LocalFiles(), path)
     elif path.suffix == ".seg" or path.name in {"ack.log", "ack.ckpt"}:
@@ -98,7 +102,7 @@ def _of_file(path: Path) -> Iterator[Callable[[Progress], DamageReport]]:
             from penstock.lake.verify import verify_parquet
 
         yield lambda progress: verify_parquet(path, progress)
-    elif is_verified(path):
+    elif kind_of(path).is_record:
         yield lambda _: _verify_records(path, [path])
 
 
@@ -120,22 +124,45 @@ def _lake(folder: Path) -> Place:
 
 def _records(data: Path) -> Place:
     """The small files of a data directory."""
-    from penstock.cli.records import records_of, set_aside
 
     def mend(report: DamageReport) -> Iterable[str]:
-        set_aside(data, [Path(damage.file) for damage in report.damage])
+        _set_aside(data, [Path(damage.file) for damage in report.damage])
         return ()
 
-    return Place(lambda _: _verify_records(data, records_of(data)), repair=mend)
+    return Place(lambda _: _verify_records(data, _records_of(data)), repair=mend)
+
+
+def _records_of(data: Path) -> Iterator[Path]:
+    for place in _OF_RECORDS:
+        for path in sorted(data.glob(place)):
+            if ".damaged" not in path.name and kind_of(path).is_record and path.is_file():
+                yield path
+
+
+def _set_aside(data: Path, records: Iterable[Path]) -> None:
+    """Renames them to FILE.damaged: whoever relies on one does without it, and makes it anew.
+
+    PenstockError where a server or a pipeline runs, which may be about to replace them.
+    """
+    with contextlib.ExitStack() as held:
+        for folder in filter(Path.is_dir, (data, data / "pipeline")):
+            try:
+                held.callback(LocalFiles().lock(folder / ".lock").release)
+            except LogLocked as error:
+                raise PenstockError(
+                    f"repairing needs servers and pipelines stopped: {error}"
+                ) from None
+        for path in records:
+            # Nobody writes now, so this is the damaged one and not its successor.
+            LocalFiles().rename(path, path.with_name(f"{path.name}.damaged"))
+            LocalFiles().sync_folder(path.parent)
 
 
 def _verify_records(path: Path, records: Iterable[Path]) -> DamageReport:
-    from penstock.cli.records import describe_record
-
     report = DamageReport(str(path))
     for record in records:
         try:
-            described = describe_record(record)
+            described = explain(record)
         except FileNotFoundError:  # its owner was faster
             continue
         except FormatError as error:
@@ -143,7 +170,7 @@ def _verify_records(path: Path, records: Iterable[Path]) -> DamageReport:
             report.damage.append(Damage(str(record), 0, "record", text))
             report.files_checked += 1
         else:
-            report.read(described["bytes"] if described is not None else 0)
+            report.read(described["bytes"])
         report.records += 1
     return report
 

@@ -9,7 +9,8 @@ from isal.isal_zlib import crc32
 
 from penstock.archive import format as archive_format
 from penstock.archive.encoder import open_block
-from penstock.cli.inspect_store import time_text
+from penstock.cli.common import time_text, told
+from penstock.cli.explain_records import explain_budget
 from penstock.cli.tail import preview
 from penstock.model.errors import Damaged, FormatError
 from penstock.queue import format as queue_format
@@ -32,20 +33,13 @@ _MAX_MANIFEST_BYTES: Final = 256 * 1024 * 1024
 _HEAD_BYTES: Final = 64
 
 
-def describe_object(path: Path, shown: int) -> dict[str, Any] | None:
-    """An object of a queue or of an archive; None for any other file.
+def by_its_content(path: Path, shown: int) -> dict[str, Any] | None:
+    """An object of a queue or of an archive, or a budget, under any name; None for another file.
 
     FormatError: it is one, and it is damaged.
     """
-    try:
-        found = _describe(path, shown)
-    except FormatError as error:
-        raise type(error)(f"{path}: {error}") from None
-    known = {"path": str(path), "kind": "", "bytes": path.stat().st_size}
-    return None if found is None else {**known, **found}
-
-
-def _describe(path: Path, shown: int) -> dict[str, Any] | None:
+    if (shared := explain_budget(path)) is not None:
+        return shared
     with path.open("rb") as file:
         head = file.read(_HEAD_BYTES)
     if head.startswith(archive_format.MAGIC):
@@ -80,11 +74,7 @@ def _archive_object(path: Path, shown: int) -> dict[str, Any]:
     return {
         "kind": "archive object",
         "format_version": header.version,
-        "source": None if header.source is None else str(header.source),
-        "log_id": str(header.log_id),
-        "epoch": header.epoch,
-        "start_offset": header.start_offset,
-        "end_offset": header.end_offset,
+        **{name: value for name, value in told(header).items() if name != "flags"},
         "compression": "zstd" if header.flags & archive_format.ZSTD else None,
         "checksum": f"crc32:{checksum:08x}",
         "blocks": blocks,
@@ -108,14 +98,6 @@ def _frames(messages: list[bytes], first: int, name: str = "offset") -> list[dic
         {name: number, "bytes": len(message), "preview": preview(message)}
         for number, message in enumerate(messages, first)
     ]
-
-
-def describe_descriptor(data: bytes) -> dict[str, Any]:
-    """What the metadata says of an object; Damaged where it is none."""
-    descriptor = archive_format.decode_descriptor(data)
-    fields = {name: getattr(descriptor, name) for name in descriptor.__slots__}
-    fields["offset_index"] = len(descriptor.offset_index)
-    return {"kind": "archive descriptor", **fields}
 
 
 # --- the queue ---------------------------------------------------------------------------------
@@ -231,4 +213,8 @@ def _document(path: Path) -> dict[str, Any] | None:
         return {"kind": name, "format_version": version, "checksum": "good", **fields}
     if kind == "archive":
         return {"kind": "archive identity", "id": document.get("id")}
-    return describe_descriptor(data) if "offset_index" in document else None
+    if "offset_index" not in document:
+        return None
+    descriptor = archive_format.decode_descriptor(data)
+    index = len(descriptor.offset_index)
+    return {"kind": "archive descriptor", **told(descriptor), "offset_index": index}

@@ -1,4 +1,4 @@
-"""`penstock inspect` by URL: an object, all that is below a prefix, or a metadata store."""
+"""What `penstock inspect` says of a URL or a folder: objects, queues, archives, metadata stores."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ from urllib.parse import unquote
 from penstock.archive import DEFAULT_ROOT
 from penstock.archive.format import decode_descriptor
 from penstock.archive.verify import archive_objects
+from penstock.cli.common import size_of
 from penstock.cli.object_stores import open_descriptors, open_store
 from penstock.model.errors import ObjectMissing, PenstockError
 from penstock.queue import Inspector
+from penstock.storage.directory import IDENTITY
 from penstock.storage.scratch import Scratch
 
 if TYPE_CHECKING:
@@ -27,21 +29,21 @@ if TYPE_CHECKING:
 _DESCRIPTOR: Final = re.compile(r"(?P<path>.+)/objects/[0-9]{20}")
 
 
-def describe_url(url: str, describe: Callable[[Path], dict[str, Any]]) -> dict[str, Any]:
-    """The object at the URL, by what `describe` says of its bytes; or the place of many objects."""
+def explain_url(url: str, explain: Callable[[Path], dict[str, Any]]) -> dict[str, Any]:
+    """The object at the URL, by what `explain` says of its bytes; or the place of many objects."""
     if url.startswith("etcd"):
-        return describe_metadata(url)
-    return asyncio.run(_describe_url(url.rstrip("/"), describe))
+        return {"path": url, **_metadata(url)}
+    return asyncio.run(_explain_url(url.rstrip("/"), explain))
 
 
-async def _describe_url(url: str, describe: Callable[[Path], dict[str, Any]]) -> dict[str, Any]:
+async def _explain_url(url: str, explain: Callable[[Path], dict[str, Any]]) -> dict[str, Any]:
     parent, _, name = url.rpartition("/")
     if not parent.endswith("/"):
         with Scratch("inspect") as folder:
             copy = folder.path / unquote(name)
             if await _copied(parent, copy):
-                return _said(url, copy, describe)
-    return await describe_place(url)
+                return _said(url, copy, explain)
+    return await _place(url)
 
 
 async def _copied(parent: str, copy: Path) -> bool:
@@ -58,9 +60,9 @@ async def _copied(parent: str, copy: Path) -> bool:
     return True
 
 
-def _said(url: str, copy: Path, describe: Callable[[Path], dict[str, Any]]) -> dict[str, Any]:
+def _said(url: str, copy: Path, explain: Callable[[Path], dict[str, Any]]) -> dict[str, Any]:
     try:
-        return {**describe(copy), "path": url}
+        return {**explain(copy), "path": url}
     except PenstockError as error:
         raise PenstockError(str(error).replace(str(copy), url)) from None
 
@@ -68,7 +70,20 @@ def _said(url: str, copy: Path, describe: Callable[[Path], dict[str, Any]]) -> d
 # --- places ------------------------------------------------------------------------------------
 
 
-async def describe_place(url: str) -> dict[str, Any]:
+def place(folder: Path) -> dict[str, Any]:
+    """A folder of objects, or any other one of a data directory."""
+    try:
+        return asyncio.run(_place(folder.absolute().as_uri()))
+    except PenstockError:
+        within = [each for each in folder.absolute().parents if (each / IDENTITY).exists()]
+        if not within:
+            raise
+    files = [each for each in folder.rglob("*") if each.is_file()]
+    known = {"path": "", "kind": "folder of a data directory", "data_directory": str(within[0])}
+    return {**known, "files": len(files), "bytes": size_of(files)}
+
+
+async def _place(url: str) -> dict[str, Any]:
     """What is below a URL: a queue, an archive, or both."""
     objects = open_store(url)
     try:
@@ -107,13 +122,17 @@ def _of_objects(infos: Iterable[ObjectInfo]) -> dict[str, Any]:
 # --- the metadata store ------------------------------------------------------------------------
 
 
-def describe_metadata(url: str) -> dict[str, Any]:
+def metadata_file(path: Path, _: int) -> dict[str, Any]:
+    """A metadata store that is a file."""
+    return _metadata(path.absolute().as_uri())
+
+
+def _metadata(url: str) -> dict[str, Any]:
     """The archives that a metadata store describes."""
     entries = asyncio.run(_entries(url))
     descriptors = [(match["path"], entry) for entry in entries if (match := _match(entry))]
     counts = Counter(path for path, _ in descriptors)
     return {
-        "path": url,
         "kind": "metadata store",
         "keys": len(entries),
         "archives": [_archive_row(path, descriptors) for path in sorted(counts)],

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Final
 
-from penstock.cli.inspect_store import time_text
-from penstock.cli.records import positions_text
+from penstock.cli.common import time_text
+from penstock.cli.explain_records import positions_text
 from penstock.lake.metadata import CATALOG
 from penstock.lake.page_reader import PageReader
 from penstock.lake.positions import decode_positions
@@ -22,19 +22,12 @@ if TYPE_CHECKING:
 _CONTENTS: Final = {0: "data", 1: "position deletes", 2: "equality deletes"}
 
 
-def describe_lake_file(path: Path, shown: int) -> dict[str, Any]:
-    """A file of a table, or the catalog, by its name. Damaged: it cannot be read."""
-    known = {"path": str(path), "kind": "", "bytes": path.stat().st_size}
-    if path.suffix == ".parquet":
-        return {**known, **_parquet(path)}
-    if path.name.endswith(".metadata.json"):
-        return {**known, **_table_metadata(path)}
-    if path.suffix == ".avro":
-        return {**known, **_manifest(path, shown)}
-    return {**known, "kind": "lake catalog", "tables": catalog_tables(path)}
+def catalog(path: Path, _: int) -> dict[str, Any]:
+    """The names of the tables. Damaged: it cannot be read."""
+    return {"kind": "lake catalog", "tables": catalog_tables(path)}
 
 
-def describe_lake(folder: Path) -> dict[str, Any]:
+def lake(folder: Path) -> dict[str, Any]:
     """A warehouse: its tables and what they hold now."""
     tables = [_table(folder, table) for table in catalog_tables(folder / CATALOG)]
     return {"path": str(folder), "kind": "lake", "tables": tables}
@@ -56,7 +49,8 @@ def _table(folder: Path, table: str) -> dict[str, Any]:
     return known
 
 
-def _parquet(path: Path) -> dict[str, Any]:
+def parquet(path: Path, _: int) -> dict[str, Any]:
+    """What its footer says, after every page was read."""
     with PageReader() as reader:
         read = reader.read(path)
     problem = read.unreadable or next((damage.detail for damage in read.damage), None)
@@ -71,7 +65,8 @@ def _parquet(path: Path) -> dict[str, Any]:
     }
 
 
-def _table_metadata(path: Path) -> dict[str, Any]:
+def table_metadata(path: Path, _: int) -> dict[str, Any]:
+    """Snapshots, columns, and what of the topics is in the table."""
     try:
         metadata: dict[str, Any] = json.loads(path.read_bytes())
         return {"kind": "table metadata", **_facts(metadata)}
@@ -108,7 +103,7 @@ def _snapshot(snapshot: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _manifest(path: Path, shown: int) -> dict[str, Any]:
+def manifest(path: Path, shown: int) -> dict[str, Any]:
     """A manifest, or a list of manifests; an empty file of either is taken for a list."""
     records = read_avro(path)
     try:
