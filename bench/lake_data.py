@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from penstock.load.requests import resources, trace_request
 from penstock.load.shop import Shop
 from penstock.load.stamps import Stamp, nonce
+from penstock.log import Environment
 from penstock.metrics import Metrics
 from penstock.model import Topic
 from penstock.model.settings import Durability, LogSettings, SegmentSettings, StoreSettings
@@ -90,7 +91,11 @@ def open_store(folder: Path, segment_bytes: int) -> Store:
     )
     partition = directory.partition(TRACES, 0)
     return Store.open(
-        partition.folder, settings, name=f"{TRACES}/0", decoder=_Decoder(), metrics=Metrics()
+        partition.folder,
+        settings,
+        name=f"{TRACES}/0",
+        decoder=_Decoder(),
+        env=Environment(metrics=Metrics()),
     )
 
 

@@ -25,7 +25,7 @@ from log_baselines import (
     sqlite,
 )
 from log_files import memory_over_time, recovery, sequential_read
-from penstock.log import Log
+from penstock.log import Environment, Log
 from penstock.metrics import Metrics, names
 from penstock.model.settings import LogSettings
 
@@ -142,7 +142,8 @@ def idle_topics(run: Run) -> Iterator[Row]:
 def _log(
     run: Run, settings: LogSettings | None = None, metrics: Metrics | None = None
 ) -> Iterator[Log]:
-    with run.folder() as folder, Log.open(folder, settings, metrics=metrics) as log:
+    env = None if metrics is None else Environment(metrics=metrics)
+    with run.folder() as folder, Log.open(folder, settings, env=env) as log:
         yield log
 
 

@@ -16,7 +16,7 @@ import harness
 from harness import Row, Run
 from objects_stores import Place, places
 from penstock.archive import ArchiveReader, Catalog, SealedFiles, Uploader
-from penstock.log import Log
+from penstock.log import Environment, Log
 from penstock.metrics import Metrics
 from penstock.model import Durability, LogSettings, Topic
 from penstock.storage import LocalFiles
@@ -90,7 +90,7 @@ def first_message(run: Run) -> Iterator[Row]:
 def _written(folder: Path, size: int) -> Written:
     """A log of about so many bytes, that do not compress."""
     count, message = size // MESSAGE_BYTES, os.urandom(MESSAGE_BYTES)
-    with Log.open(folder / "log", LOG, metrics=Metrics()) as log:
+    with Log.open(folder / "log", LOG, env=Environment(metrics=Metrics())) as log:
         for number in range(count):
             log.append(number.to_bytes(8, "little") + message[8:])
             if number % 1024 == 0:

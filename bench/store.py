@@ -14,6 +14,7 @@ import pyarrow as pa
 
 import harness
 from harness import Row, Run
+from penstock.log import Environment
 from penstock.metrics import Metrics
 from penstock.model.settings import LogSettings, SegmentSettings, StoreSettings
 from penstock.model.slots import OTAP
@@ -51,7 +52,10 @@ def whole_path(run: Run) -> Iterator[Row]:
 
 def _path_rate(run: Run, workload: Workload, bundles: int, subscribers: int) -> float:
     settings = StoreSettings(log=LogSettings(retention_bytes=0))
-    with run.folder() as folder, Store.open(folder, settings, metrics=Metrics()) as store:
+    with (
+        run.folder() as folder,
+        Store.open(folder, settings, env=Environment(metrics=Metrics())) as store,
+    ):
         names = [f"subscriber {number}" for number in range(subscribers)]
         threads = [
             threading.Thread(target=_acknowledge, args=(store.subscribe(name), bundles))

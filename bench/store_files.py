@@ -8,7 +8,7 @@ import time
 from typing import TYPE_CHECKING
 
 from harness import Row, Run, child, in_child, resident_bytes
-from penstock.log import Log
+from penstock.log import Environment, Log
 from penstock.metrics import Metrics
 from penstock.model.bundle import Bundle
 from penstock.model.settings import GIB
@@ -72,7 +72,7 @@ def _write_log_and_die(folder: Path, size: int) -> None:
 
 def _open_and_seal_s(folder: Path) -> tuple[float, float]:
     started = time.perf_counter()
-    store = Store.open(folder, metrics=Metrics())
+    store = Store.open(folder, env=Environment(metrics=Metrics()))
     opened = time.perf_counter() - started
     store.flush()
     done = time.perf_counter() - started
@@ -82,7 +82,7 @@ def _open_and_seal_s(folder: Path) -> tuple[float, float]:
 
 def _write_small_segments(folder: Path, count: int) -> None:
     bundle = Bundle({40: workload_a().bundles[0][40].slice(0, 2)})
-    with Store.open(folder, metrics=Metrics()) as store:
+    with Store.open(folder, env=Environment(metrics=Metrics())) as store:
         store.register("somebody")
         for _ in range(count):
             store.append_durable(bundle)
@@ -91,7 +91,7 @@ def _write_small_segments(folder: Path, count: int) -> None:
 
 def _open_s(folder: Path) -> float:
     started = time.perf_counter()
-    store = Store.open(folder, metrics=Metrics())
+    store = Store.open(folder, env=Environment(metrics=Metrics()))
     seconds = time.perf_counter() - started
     store.close()
     return seconds
@@ -110,7 +110,7 @@ def _peak_bytes(folder: Path, size: int) -> int:
     workload = workload_a()
     bundles = int(size / workload.bytes_each)
     peak = 0
-    with Store.open(folder, metrics=Metrics()) as store:
+    with Store.open(folder, env=Environment(metrics=Metrics())) as store:
         late = store.subscribe("late")
         for number in range(bundles):
             store.append(workload.bundles[number % len(workload.bundles)])

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from harness import Row, Run, child
+from penstock.log import Environment
 from penstock.metrics import Metrics
 from penstock.model.bundle import Bundle
 from penstock.model.settings import Durability, LogSettings, StoreSettings
@@ -88,7 +89,7 @@ def _through_store(
     bundles: int,
 ) -> None:
     settings = StoreSettings(log=LogSettings(durability=durability, retention_bytes=0))
-    with Store.open(folder, settings, metrics=Metrics()) as store:
+    with Store.open(folder, settings, env=Environment(metrics=Metrics())) as store:
         subscription = store.subscribe("exporter")
 
         def send() -> None:

@@ -4,6 +4,7 @@ import asyncio
 import tempfile
 
 from penstock import Log
+from penstock.log import Environment
 from penstock.metrics import Metrics, names
 
 PRODUCERS, EACH = 100, 20
@@ -28,7 +29,7 @@ async def main() -> None:
     """Runs them together and says how many commits it took."""
     metrics = Metrics()
     with tempfile.TemporaryDirectory() as folder:
-        log = Log.open(folder, name="example", metrics=metrics)
+        log = Log.open(folder, name="example", env=Environment(metrics=metrics))
         seen, *_ = await asyncio.gather(follow(log), *(produce(log, n) for n in range(PRODUCERS)))
         await log.close_async()
     print(f"{seen} messages in {metrics.value(names.LOG_COMMITS, 'example')} commits")

@@ -12,7 +12,7 @@ from penstock.archive.reader import ArchiveReader
 from penstock.archive.settings import ArchiveSettings
 from penstock.archive.sources import OpenLog
 from penstock.archive.uploader import Uploader
-from penstock.log import Log
+from penstock.log import Environment, Log
 from penstock.metrics import Metrics
 from penstock.model.settings import LogSettings
 from penstock.model.topics import Topic
@@ -55,8 +55,7 @@ class World:
         return Log.open(
             self.folder / "log",
             SMALL_FILES,
-            metrics=Metrics(),
-            clock=self.clock,
+            env=Environment(clock=self.clock, metrics=Metrics()),
             least_offset=least_offset,
         )
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 
+from penstock.log import Environment
 from penstock.metrics import Metrics
 from penstock.model import Topic
 from penstock.model.bundle import Bundle
@@ -73,7 +74,7 @@ def bundle(number: int) -> Bundle:
 
 def open_store(folder: Path) -> Store:
     """Opened with counters of its own."""
-    return Store.open(folder, metrics=Metrics())
+    return Store.open(folder, env=Environment(metrics=Metrics()))
 
 
 def make_store(data: Path, topic: Topic = LOGS) -> Placed:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.log import Log
+from penstock.log import Environment, Log
 from penstock.metrics import Metrics
 from penstock.model import Topic
 from penstock.storage import DataDirectory
@@ -128,6 +128,6 @@ def test_hostile_names_are_shown_as_they_are(data: Path) -> None:
 
 def test_open_log_is_listed_up_to_its_last_message(data: Path, log: Path) -> None:
     """The server may be running."""
-    with Log.open(log, QUICK, metrics=Metrics()) as opened:
+    with Log.open(log, QUICK, env=Environment(metrics=Metrics())) as opened:
         append(opened, 5)
         assert run("topics", "--json", "--data-dir", data).json[0]["end"] == 65

@@ -7,17 +7,17 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from penstock import Bundle, Store
+from penstock.log import Environment
+from penstock.log.environment import MemoryBound
+from penstock.log.pool import WORKERS
 from penstock.metrics import Metrics
 from penstock.model.settings import KIB, SegmentSettings, StoreSettings
 from penstock.store.decoding import Decoded
-from penstock.store.jobs import WORKERS
-from penstock.store.memory import MemoryBound
 from tests.patience import PATIENCE_S, until
 
 BUSY = WORKERS + 2
@@ -51,7 +51,10 @@ class Backlogged:
     def __init__(self, folder: Path) -> None:
         self.decoder = SlowDecoder(0.01)
         self.store = Store.open(
-            folder, SETTINGS, decoder=self.decoder, metrics=Metrics(), memory=MemoryBound()
+            folder,
+            SETTINGS,
+            decoder=self.decoder,
+            env=Environment(metrics=Metrics(), memory=MemoryBound()),
         )
         self.written = 0
         self._ended = threading.Event()
@@ -95,8 +98,8 @@ def test_bundle_of_an_idle_store_is_sealed_beside_backlogs(
     tmp_path: Path, backlogged: list[Backlogged]
 ) -> None:
     """By age, and delivered and removed, while every other store is still behind."""
-    parts: dict[str, Any] = {"metrics": Metrics(), "memory": MemoryBound()}
-    with Store.open(tmp_path / "idle", SETTINGS, decoder=SlowDecoder(0.0), **parts) as idle:
+    env = Environment(metrics=Metrics(), memory=MemoryBound())
+    with Store.open(tmp_path / "idle", SETTINGS, decoder=SlowDecoder(0.0), env=env) as idle:
         subscription = idle.subscribe("me")
         idle.append_durable(b"one")
         delivery = subscription.next_bundle(PATIENCE_S)

@@ -16,13 +16,13 @@ import pyarrow as pa
 import pytest
 
 from penstock import Bundle, Store
+from penstock.log.environment import Environment, MemoryBound
 from penstock.metrics import Metrics
 from penstock.model.errors import DiskFull
 from penstock.model.settings import KIB, SegmentSettings, SizePolicy, StoreSettings
 from penstock.model.slots import LOGS
 from penstock.otel import Signal
 from penstock.storage.files import LocalFiles
-from penstock.store.memory import MemoryBound
 from tests.cli.running import run
 from tests.patience import PATIENCE_S, until
 from tests.server.running import Server, serving
@@ -222,8 +222,8 @@ def opened(folder: Path, files: FaultyFiles, policy: SizePolicy) -> Store:
     settings = StoreSettings(
         segment=SegmentSettings(target_bytes=64 * KIB, max_open_s=0.05), size_policy=policy
     )
-    parts: dict[str, Any] = {"metrics": Metrics(), "memory": MemoryBound(), "files": files}
-    return Store.open(folder, settings, registered=["reader"], **parts)
+    env = Environment(metrics=Metrics(), memory=MemoryBound(), files=files)
+    return Store.open(folder, settings, registered=["reader"], env=env)
 
 
 @pytest.mark.parametrize("name", ["*.wal", "*.seg.tmp"])

@@ -12,13 +12,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from penstock import Bundle, Store
+from penstock.log.environment import Environment, MemoryBound
 from penstock.metrics import Metrics
 from penstock.model.errors import InvalidArgument
 from penstock.model.settings import SegmentSettings, StoreSettings
 from penstock.model.slots import LOG_ATTRS, LOGS
 from penstock.segment import SegmentReader
 from penstock.storage import LocalFiles
-from penstock.store.memory import MemoryBound
 from tests.cli.running import run
 from tests.patience import PATIENCE_S
 
@@ -41,8 +41,8 @@ VALUES: dict[pa.DataType, list[Any]] = {
 
 def opened(folder: Path) -> Store:
     """One that seals when it is asked to."""
-    parts: dict[str, Any] = {"metrics": Metrics(), "memory": MemoryBound()}
-    return Store.open(folder, KEPT_OPEN, **parts)
+    env = Environment(metrics=Metrics(), memory=MemoryBound())
+    return Store.open(folder, KEPT_OPEN, env=env)
 
 
 def batch(type_: pa.DataType) -> pa.RecordBatch:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import shutil
 from typing import TYPE_CHECKING
 
-from penstock.log import Log
+from penstock.log import Environment, Log
 from penstock.log.format import FRAME_BYTES, HEADER_BYTES
 from penstock.log.inventory import file_name
 from penstock.metrics import Metrics
@@ -46,7 +46,7 @@ def append(log: Log, count: int) -> None:
 def write_log(folder: Path, counts: Sequence[int] = (20, 30, 10)) -> Path:
     """A closed log with one sealed file for each count; returns the folder."""
     for count in counts:
-        with Log.open(folder, QUICK, metrics=Metrics()) as log:
+        with Log.open(folder, QUICK, env=Environment(metrics=Metrics())) as log:
             append(log, count)
     return folder
 
@@ -54,7 +54,7 @@ def write_log(folder: Path, counts: Sequence[int] = (20, 30, 10)) -> Path:
 def write_killed_log(folder: Path, counts: Sequence[int] = (20, 30, 10)) -> Path:
     """The same, but the last file was never finished: what a killed process leaves."""
     living = write_log(folder.with_name(folder.name + "-living"), counts[:-1])
-    with Log.open(living, QUICK, metrics=Metrics()) as log:
+    with Log.open(living, QUICK, env=Environment(metrics=Metrics())) as log:
         append(log, counts[-1])
         shutil.copytree(living, folder)
     shutil.rmtree(living)
@@ -63,7 +63,7 @@ def write_killed_log(folder: Path, counts: Sequence[int] = (20, 30, 10)) -> Path
 
 def read_log(folder: Path) -> dict[int, bytes]:
     """All that opening the log still finds."""
-    with Log.open(folder, QUICK, metrics=Metrics()) as log:
+    with Log.open(folder, QUICK, env=Environment(metrics=Metrics())) as log:
         return {message.offset: message.data for message in log.read("earliest")}
 
 

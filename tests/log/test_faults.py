@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.log import Log
+from penstock.log import Environment, Log
 from penstock.metrics import Metrics
 from penstock.model.errors import DiskFull, LogClosed, LogPoisoned, QueueFull, TooManyFiles
 from penstock.model.settings import KIB, Durability, LogSettings
@@ -46,7 +46,7 @@ class World:
     def open(self, settings: LogSettings = SMALL) -> Log:
         """Opens the log, on a disk that fails as this world's does."""
         seams = {"files": self.files, "clock": self.clock, "pool": self.pool}
-        log = Log.open(self.folder, settings, metrics=Metrics(), **seams)
+        log = Log.open(self.folder, settings, env=Environment(metrics=Metrics(), **seams))
         self.opened.append(log)
         return log
 

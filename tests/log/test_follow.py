@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from penstock.log import Log
+from penstock.log import Environment, Log
 from penstock.log.follow import FolderReader
 from penstock.log.verify import repair_log
 from penstock.metrics import Metrics
@@ -69,7 +69,7 @@ def forget_below(log: Log, floor: int) -> None:
 @pytest.fixture
 def log(tmp_path: Path) -> Iterator[Log]:
     """An open, empty log with small files."""
-    with Log.open(tmp_path / "log", QUICK, metrics=Metrics()) as log:
+    with Log.open(tmp_path / "log", QUICK, env=Environment(metrics=Metrics())) as log:
         yield log
 
 
@@ -207,10 +207,10 @@ def test_restarts_of_the_writer_are_followed(tmp_path: Path) -> None:
 def test_restart_of_an_idle_writer_is_followed(tmp_path: Path) -> None:
     """It replaces its empty file by another of the same name, which is where messages then go."""
     folder = tmp_path / "log"
-    Log.open(folder, QUICK, metrics=Metrics()).close()
+    Log.open(folder, QUICK, env=Environment(metrics=Metrics())).close()
     reader = follow(folder, "latest")
     assert drain(reader) == {}
-    with Log.open(folder, QUICK, metrics=Metrics()) as log:
+    with Log.open(folder, QUICK, env=Environment(metrics=Metrics())) as log:
         append(log, 5)
         assert drain(reader) == expected(range(5))
     reader.close()
@@ -234,7 +234,7 @@ def test_recovery_after_a_kill_is_followed(tmp_path: Path) -> None:
 def test_offset_below_the_beginning_is_refused(tmp_path: Path) -> None:
     """The error says which offsets there are."""
     folder = write_log(tmp_path / "log")
-    with Log.open(folder, FORGETFUL, metrics=Metrics()) as log:
+    with Log.open(folder, FORGETFUL, env=Environment(metrics=Metrics())) as log:
         forget_below(log, 50)
     with pytest.raises(OffsetUnavailable) as caught:
         follow(folder, 49)
@@ -256,7 +256,7 @@ def test_file_is_read_on_after_retention_removed_it(tmp_path: Path) -> None:
     folder = write_log(tmp_path / "log")
     reader = follow(folder)
     assert reader.read_batch() is not None
-    with Log.open(folder, FORGETFUL, metrics=Metrics()) as log:
+    with Log.open(folder, FORGETFUL, env=Environment(metrics=Metrics())) as log:
         forget_below(log, 50)
     assert drain(reader) == expected(range(50, 60))
     assert [(lost.first_offset, lost.end_offset) for lost in reader.lost] == [(20, 50)]
@@ -267,7 +267,7 @@ def test_beginning_removed_before_the_first_look_is_not_waited_for(tmp_path: Pat
     """Nothing will ever come at that position: say so, as a reader inside the process does."""
     folder = write_log(tmp_path / "log")
     reader = follow(folder)
-    with Log.open(folder, FORGETFUL, metrics=Metrics()) as log:
+    with Log.open(folder, FORGETFUL, env=Environment(metrics=Metrics())) as log:
         forget_below(log, 50)
     with pytest.raises(OffsetUnavailable) as caught:
         drain(reader)

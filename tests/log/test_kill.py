@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from penstock.log import Log
+from penstock.log import Environment, Log
 from penstock.metrics import Metrics
 from penstock.model.errors import LogLocked
 from penstock.model.settings import Durability
@@ -59,7 +59,7 @@ def run_until_killed(folder: Path, random: Random, durability: Durability) -> Ac
 
 def check(folder: Path, acks: Acks, ended_at: int) -> int:
     """Opens what the dead left, compares it with what they said, and returns where it ends."""
-    with Log.open(folder, settings(Durability.SYNC), metrics=Metrics()) as log:
+    with Log.open(folder, settings(Durability.SYNC), env=Environment(metrics=Metrics())) as log:
         found = dict(log.read())
         assert {offset: digest_of(found[offset]) for offset in acks} == acks
         assert all(map(is_whole, found.values()))
@@ -100,8 +100,8 @@ def test_second_process_is_refused_with_the_pid_of_the_first(tmp_path: Path) -> 
         assert process.stdout is not None
         assert process.stdout.readline().startswith("open")
         with pytest.raises(LogLocked) as raised:
-            Log.open(tmp_path, metrics=Metrics())
+            Log.open(tmp_path, env=Environment(metrics=Metrics()))
         assert raised.value.pid == process.pid
         process.kill()
         process.communicate()
-        Log.open(tmp_path, metrics=Metrics()).close()
+        Log.open(tmp_path, env=Environment(metrics=Metrics())).close()

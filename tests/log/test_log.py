@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.log import Log
+from penstock.log import Environment, Log
 from penstock.log.pool import CommitPool
 from penstock.metrics import Metrics, names
 from penstock.model import Durability, LogSettings
@@ -57,7 +57,7 @@ def test_append_many_takes_consecutive_offsets_and_fails_or_succeeds_together(
 
 def test_append_durable_returns_when_the_message_is_readable(tmp_path: Path) -> None:
     """Without any other thread's help."""
-    with Log.open(tmp_path, pool=ManualPool(ManualClock())) as log:
+    with Log.open(tmp_path, env=Environment(pool=ManualPool(ManualClock()))) as log:
         assert [log.append_durable(b"m") for _ in range(3)] == [0, 1, 2]
         assert log.end_offset == 3
 
@@ -72,7 +72,7 @@ def test_empty_messages_are_messages(tmp_path: Path) -> None:
 def test_a_message_is_not_shown_before_it_is_synced(tmp_path: Path) -> None:
     """With `sync`, readers see nothing that a power loss could take back."""
     pool = ManualPool(ManualClock())
-    with Log.open(tmp_path, pool=pool) as log:
+    with Log.open(tmp_path, env=Environment(pool=pool)) as log:
         append = log.append(b"m")
         assert (log.end_offset, append.durable.done) == (0, False)
         assert log.read().read_batch() is None
@@ -83,7 +83,7 @@ def test_a_message_is_not_shown_before_it_is_synced(tmp_path: Path) -> None:
 def test_messages_that_wait_together_share_one_commit(tmp_path: Path) -> None:
     """One fdatasync for all of them."""
     metrics, pool = Metrics(), ManualPool(ManualClock())
-    with Log.open(tmp_path, pool=pool, metrics=metrics, name="t") as log:
+    with Log.open(tmp_path, env=Environment(pool=pool, metrics=metrics), name="t") as log:
         appends = [log.append(b"m") for _ in range(100)]
         pool.run()
         assert {append.durable for append in appends} == {appends[0].durable}
@@ -107,7 +107,7 @@ def test_an_event_loop_is_woken_once_a_commit(
 
         monkeypatch.setattr(loop, "call_soon_threadsafe", counted)
         pool = ManualPool(ManualClock())
-        log = Log.open(tmp_path, pool=pool)
+        log = Log.open(tmp_path, env=Environment(pool=pool))
 
         async def one() -> None:
             await log.append(b"m").durable
@@ -128,7 +128,7 @@ def test_what_a_loop_has_ready_shares_a_commit(tmp_path: Path) -> None:
     async def main() -> None:
         clock = ManualClock()
         pool, metrics = ManualPool(clock), Metrics()
-        log = Log.open(tmp_path, pool=pool, metrics=metrics, name="log")
+        log = Log.open(tmp_path, env=Environment(pool=pool, metrics=metrics), name="log")
 
         async def one() -> None:
             append = await log.append_async(b"m")
@@ -173,7 +173,7 @@ def test_a_cancelled_waiter_disturbs_nobody(tmp_path: Path) -> None:
 
     async def main() -> None:
         pool = ManualPool(ManualClock())
-        log = Log.open(tmp_path, pool=pool)
+        log = Log.open(tmp_path, env=Environment(pool=pool))
         append = log.append(b"m")
 
         async def wait() -> None:
@@ -227,7 +227,7 @@ def test_interval_shows_and_acknowledges_before_the_sync(tmp_path: Path) -> None
     clock = ManualClock()
     pool = ManualPool(clock)
     settings = LogSettings(durability=Durability.INTERVAL, sync_interval_s=5.0)
-    with Log.open(tmp_path, settings, pool=pool, clock=clock) as log:
+    with Log.open(tmp_path, settings, env=Environment(clock=clock, pool=pool)) as log:
         append = log.append(b"m")
         pool.run()
         append.durable.wait(0)
@@ -241,7 +241,7 @@ def test_interval_syncs_at_once_when_enough_was_written(tmp_path: Path) -> None:
     """The bytes at risk are bounded too."""
     pool = ManualPool(ManualClock())
     settings = LogSettings(durability=Durability.INTERVAL, sync_bytes=1000)
-    with Log.open(tmp_path, settings, pool=pool) as log:
+    with Log.open(tmp_path, settings, env=Environment(pool=pool)) as log:
         log.append(b"m" * 900)
         pool.run()
         assert log._has_unsynced()
@@ -253,7 +253,9 @@ def test_interval_syncs_at_once_when_enough_was_written(tmp_path: Path) -> None:
 def test_buffer_acknowledges_at_once_and_flush_syncs(tmp_path: Path) -> None:
     """What was flushed is on disk; what was not is in the queue."""
     pool = ManualPool(ManualClock())
-    with Log.open(tmp_path, LogSettings(durability=Durability.BUFFER), pool=pool) as log:
+    with Log.open(
+        tmp_path, LogSettings(durability=Durability.BUFFER), env=Environment(pool=pool)
+    ) as log:
         assert log.append(b"m").durable.done
         assert log.end_offset == 0
         log.flush()
@@ -265,7 +267,7 @@ def test_a_gathering_commit_waits_for_its_time_or_its_bytes(tmp_path: Path) -> N
     clock = ManualClock()
     pool = ManualPool(clock)
     settings = LogSettings(commit_delay_s=1.0, commit_bytes=500)
-    with Log.open(tmp_path, settings, pool=pool, clock=clock) as log:
+    with Log.open(tmp_path, settings, env=Environment(clock=clock, pool=pool)) as log:
         log.append(b"m")
         pool.run()
         assert log.end_offset == 0
@@ -295,7 +297,9 @@ def test_an_idle_file_is_finished_when_it_is_old(tmp_path: Path) -> None:
     """By monotonic time, whatever the wall clock does."""
     clock = ManualClock()
     pool = ManualPool(clock)
-    with Log.open(tmp_path, LogSettings(rotate_s=60), pool=pool, clock=clock) as log:
+    with Log.open(
+        tmp_path, LogSettings(rotate_s=60), env=Environment(clock=clock, pool=pool)
+    ) as log:
         log.append_durable(b"m")
         clock.turn_wall_clock(-1e6)
         for _ in range(3):
@@ -309,7 +313,9 @@ def test_a_busy_file_is_finished_when_it_is_old_too(tmp_path: Path) -> None:
     """The commit that finds it old begins the next one."""
     clock = ManualClock()
     pool = ManualPool(clock)
-    with Log.open(tmp_path, LogSettings(rotate_s=10), pool=pool, clock=clock) as log:
+    with Log.open(
+        tmp_path, LogSettings(rotate_s=10), env=Environment(clock=clock, pool=pool)
+    ) as log:
         for _ in range(5):
             log.append_durable(b"m")
             clock.advance(6)
@@ -379,7 +385,7 @@ def test_hundreds_of_logs_share_a_few_threads(tmp_path: Path) -> None:
     """An idle topic costs no thread."""
     pool = CommitPool(threads=2)
     before = threading.active_count()
-    logs = [Log.open(tmp_path / str(n), pool=pool) for n in range(120)]
+    logs = [Log.open(tmp_path / str(n), env=Environment(pool=pool)) for n in range(120)]
     commits = [log.append(f"log {n}".encode()).durable for n, log in enumerate(logs)]
     for commit in commits:
         commit.wait(WAIT_S)
@@ -406,7 +412,9 @@ def test_an_idle_log_gives_its_cache_back(tmp_path: Path) -> None:
     """Reading goes on from the files."""
     clock = ManualClock()
     pool = ManualPool(clock)
-    with Log.open(tmp_path, LogSettings(cache_idle_s=30), pool=pool, clock=clock) as log:
+    with Log.open(
+        tmp_path, LogSettings(cache_idle_s=30), env=Environment(clock=clock, pool=pool)
+    ) as log:
         log.append_durable(b"m")
         assert log.cached(0) is not None
         clock.advance(31)
@@ -451,7 +459,7 @@ def test_offsets_go_on_after_retention_removed_everything(tmp_path: Path, checkp
     clock = ManualClock()
     pool = ManualPool(clock)
     settings = LogSettings(retention_bytes=0, rotate_s=10)
-    with Log.open(tmp_path, settings, pool=pool, clock=clock) as log:
+    with Log.open(tmp_path, settings, env=Environment(clock=clock, pool=pool)) as log:
         log.append_many([b"m"] * 7).durable.wait()
         clock.advance(11)
         pool.run()
@@ -470,7 +478,7 @@ def test_a_wall_clock_that_goes_back_removes_nothing_early(tmp_path: Path) -> No
     clock = ManualClock()
     pool = ManualPool(clock)
     settings = LogSettings(rotate_bytes=64 * 1024, retention_s=100, rotate_s=None)
-    with Log.open(tmp_path, settings, pool=pool, clock=clock) as log:
+    with Log.open(tmp_path, settings, env=Environment(clock=clock, pool=pool)) as log:
         for n in range(60):
             log.append_durable(bytes([n]) * 3000)
         log.set_floor(60)
@@ -517,7 +525,7 @@ def test_a_buffer_that_its_owner_changes_later_is_kept_as_it_was(tmp_path: Path)
 
 def test_an_interrupted_commit_leaves_nobody_waiting(tmp_path: Path) -> None:
     """Ctrl-C in the thread that commits is raised there, and poisons the log for the others."""
-    log = Log.open(tmp_path, pool=ManualPool(ManualClock()))
+    log = Log.open(tmp_path, env=Environment(pool=ManualPool(ManualClock())))
     log.append_durable(b"before")
 
     def interrupted() -> None:
@@ -565,7 +573,7 @@ def test_a_cancelled_close_still_closes(tmp_path: Path) -> None:
 
     async def main() -> None:
         pool = ManualPool(ManualClock())
-        log = Log.open(tmp_path, pool=pool)
+        log = Log.open(tmp_path, env=Environment(pool=pool))
         log.append(b"m")
         closing = asyncio.create_task(log.close_async())
         await asyncio.sleep(0)
@@ -582,8 +590,10 @@ def test_an_endless_time_limit_stops_no_timer(tmp_path: Path) -> None:
     pool = CommitPool(threads=1)
     never = float("inf")
     with Log.open(
-        tmp_path / "a", LogSettings(rotate_s=never, cache_idle_s=never), pool=pool
+        tmp_path / "a", LogSettings(rotate_s=never, cache_idle_s=never), env=Environment(pool=pool)
     ) as log:
         log.append_durable(b"m")
-        with Log.open(tmp_path / "b", LogSettings(commit_delay_s=0.01), pool=pool) as other:
+        with Log.open(
+            tmp_path / "b", LogSettings(commit_delay_s=0.01), env=Environment(pool=pool)
+        ) as other:
             other.append(b"m").durable.wait(WAIT_S)

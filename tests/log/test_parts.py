@@ -17,9 +17,9 @@ from penstock.log import pool as pools
 from penstock.log.cache import Cache
 from penstock.log.checkpoint import decode_checkpoint, encode_checkpoint
 from penstock.log.commit import Commit
+from penstock.log.fileset import removable
 from penstock.log.inventory import LogFile, file_name, first_offset_of
 from penstock.log.pool import CommitPool
-from penstock.log.retention import removable
 from penstock.model import LogSettings
 from penstock.model.errors import Damaged, DiskFull, UnsupportedVersion
 from tests.patience import PATIENCE_S

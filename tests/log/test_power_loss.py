@@ -20,7 +20,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from penstock.log import Log
+from penstock.log import Environment, Log
 from penstock.metrics import Metrics
 from penstock.model.errors import DiskFull, LogPoisoned
 from penstock.model.settings import KIB, Durability, LogSettings
@@ -342,10 +342,7 @@ class PowerLossMachine(RuleBasedStateMachine):
         self.log = Log.open(
             FOLDER,
             self.settings,
-            files=files,
-            clock=self.clock,
-            pool=self.pool,
-            metrics=self.metrics,
+            env=Environment(files=files, clock=self.clock, pool=self.pool, metrics=self.metrics),
         )
 
     def check(self) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.log import Log
+from penstock.log import Environment, Log
 from penstock.log import format as fmt
 from penstock.model import LogSettings
 from penstock.model.errors import LogPoisoned, OffsetUnavailable
@@ -205,7 +205,7 @@ def test_damage_found_while_reading_is_passed_over_and_named(tmp_path: Path) -> 
 def test_readers_of_a_poisoned_log_get_what_was_shown_and_then_the_reason(tmp_path: Path) -> None:
     """They do not wait for messages that will never come."""
     pool = ManualPool(ManualClock())
-    log = Log.open(tmp_path, pool=pool)
+    log = Log.open(tmp_path, env=Environment(pool=pool))
     log.append_durable(b"shown")
     reader = log.read(0, follow=True)
 

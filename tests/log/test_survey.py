@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from penstock.log import Log
+from penstock.log import Environment, Log
 from penstock.log.survey import Survey, survey_log
 from penstock.metrics import Metrics
 from penstock.model import LogSettings
@@ -42,7 +42,7 @@ def test_unfinished_file_is_read_for_its_end(tmp_path: Path) -> None:
 
 def test_open_log_is_surveyed_without_a_lock(tmp_path: Path) -> None:
     """The server may be running."""
-    with Log.open(tmp_path, QUICK, metrics=Metrics()) as log:
+    with Log.open(tmp_path, QUICK, env=Environment(metrics=Metrics())) as log:
         assert survey_log(FILES, tmp_path).end_offset == 0
         append(log, 7)
         assert survey_log(FILES, tmp_path).end_offset == 7
@@ -51,7 +51,9 @@ def test_open_log_is_surveyed_without_a_lock(tmp_path: Path) -> None:
 def test_log_that_retention_emptied_keeps_its_offsets(tmp_path: Path) -> None:
     """Earliest and end are where they were."""
     folder = write_log(tmp_path / "log")
-    with Log.open(folder, LogSettings(retention_bytes=0), metrics=Metrics()) as log:
+    with Log.open(
+        folder, LogSettings(retention_bytes=0), env=Environment(metrics=Metrics())
+    ) as log:
         log.set_floor(60)
         log.enforce_retention()
     found = survey_log(FILES, folder)
@@ -78,7 +80,9 @@ def test_files_that_retention_removes_meanwhile_are_passed_over(tmp_path: Path, 
     folder = write_log(tmp_path / "log")
 
     def go_on() -> None:
-        with Log.open(folder, LogSettings(retention_bytes=0), metrics=Metrics()) as log:
+        with Log.open(
+            folder, LogSettings(retention_bytes=0), env=Environment(metrics=Metrics())
+        ) as log:
             append(log, 5)
             log.set_floor(kept)
             log.enforce_retention()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.log import Log
+from penstock.log import Environment, Log
 from penstock.metrics import Metrics
 from penstock.model.settings import Durability
 from tests.patience import PATIENCE_S
@@ -59,7 +59,9 @@ class Run:
 
     def check(self) -> int:
         """Everything acknowledged is there, and nothing twice; returns how many messages are."""
-        with Log.open(self.folder, settings(Durability.SYNC), metrics=Metrics()) as log:
+        with Log.open(
+            self.folder, settings(Durability.SYNC), env=Environment(metrics=Metrics())
+        ) as log:
             found = dict(log.read())
             assert {offset: digest_of(found[offset]) for offset in self.acks} == self.acks
             assert all(map(is_whole, found.values()))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from penstock.log import Log
+from penstock.log import Environment, Log
 from penstock.log import checkpoint as ckpt
 from penstock.log.format import HEADER_BYTES, TRAILER_BYTES
 from penstock.log.verify import repair_log, verify_file, verify_log
@@ -96,7 +96,7 @@ def test_interrupted_finishing_is_no_damage(folder: Path) -> None:
 
 def test_open_log_is_sound(folder: Path) -> None:
     """Verifying needs no lock and changes nothing."""
-    with Log.open(folder, QUICK, metrics=Metrics()) as log:
+    with Log.open(folder, QUICK, env=Environment(metrics=Metrics())) as log:
         append(log, 5)
         report = verify(folder)
     assert (report.sound, report.messages) == (True, END + 5)
@@ -113,7 +113,7 @@ def test_lost_checkpoint_is_a_note(folder: Path) -> None:
 def test_log_that_retention_emptied_is_sound(folder: Path) -> None:
     """Offsets go on where they were; what was removed on purpose is not missed."""
     settings = LogSettings(retention_bytes=0)
-    with Log.open(folder, settings, metrics=Metrics()) as log:
+    with Log.open(folder, settings, env=Environment(metrics=Metrics())) as log:
         log.set_floor(END)
         log.enforce_retention()
     report = verify(folder)
@@ -217,7 +217,9 @@ def test_missing_last_file_is_known_from_the_checkpoint(folder: Path) -> None:
 
 def test_messages_removed_by_retention_are_not_counted_as_lost(folder: Path) -> None:
     """When the only file is missing, the checkpoint says where it began."""
-    with Log.open(folder, LogSettings(retention_bytes=0), metrics=Metrics()) as log:
+    with Log.open(
+        folder, LogSettings(retention_bytes=0), env=Environment(metrics=Metrics())
+    ) as log:
         append(log, 5)
         log.set_floor(END)
         log.enforce_retention()
@@ -303,7 +305,7 @@ def test_one_file_is_verified_by_itself(folder: Path) -> None:
 @pytest.mark.parametrize("after", range(8))
 def test_file_that_is_sealed_meanwhile_is_sound(tmp_path: Path, after: int) -> None:
     """At whichever moment of the reading its writer finishes it."""
-    log = Log.open(tmp_path, QUICK, metrics=Metrics())
+    log = Log.open(tmp_path, QUICK, env=Environment(metrics=Metrics()))
     append(log, 10)
     report = verify_log(InterruptedFiles("pread", log.close, after=after), tmp_path)
     log.close()
@@ -313,7 +315,7 @@ def test_file_that_is_sealed_meanwhile_is_sound(tmp_path: Path, after: int) -> N
 @pytest.mark.parametrize("after", range(8))
 def test_message_that_is_written_meanwhile_is_no_damage(tmp_path: Path, after: int) -> None:
     """At whichever moment of the reading it comes."""
-    with Log.open(tmp_path, QUICK, metrics=Metrics()) as log:
+    with Log.open(tmp_path, QUICK, env=Environment(metrics=Metrics())) as log:
         append(log, 10)
         files = InterruptedFiles("pread", lambda: (append(log, 1), append(log, 1)), after=after)
         assert verify_log(files, tmp_path).damage == []
@@ -328,7 +330,9 @@ def test_files_that_come_meanwhile_are_not_missed(folder: Path) -> None:
 @pytest.mark.parametrize("after", range(8))
 def test_files_that_retention_removes_meanwhile_are_not_missed(folder: Path, after: int) -> None:
     """What is removed on purpose is no loss, at whichever moment of the reading it goes."""
-    with Log.open(folder, LogSettings(retention_bytes=0), metrics=Metrics()) as log:
+    with Log.open(
+        folder, LogSettings(retention_bytes=0), env=Environment(metrics=Metrics())
+    ) as log:
 
         def forget() -> None:
             log.set_floor(50)
@@ -395,7 +399,7 @@ def test_offsets_go_on_after_a_repair(folder: Path, harm: Callable[[Path], objec
     """No offset of a lost message is given out again."""
     harm(folder)
     repair(folder)
-    with Log.open(folder, QUICK, metrics=Metrics()) as log:
+    with Log.open(folder, QUICK, env=Environment(metrics=Metrics())) as log:
         assert log.append_durable(b"next") == END
 
 
@@ -439,5 +443,5 @@ def test_known_loss_is_remembered_without_its_checkpoint(folder: Path) -> None:
 
 def test_repair_waits_for_nobody(folder: Path) -> None:
     """A log that is being written is left alone."""
-    with Log.open(folder, QUICK, metrics=Metrics()), pytest.raises(LogLocked):
+    with Log.open(folder, QUICK, env=Environment(metrics=Metrics())), pytest.raises(LogLocked):
         repair_log(FILES, folder, SystemClock())

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from penstock.log import Log
+from penstock.log import Environment, Log
 from penstock.metrics import Metrics, names, shared_metrics
 from penstock.metrics.registry import COMMIT_BUCKETS_S
 from penstock.model import LogSettings
@@ -37,7 +37,7 @@ def families(metrics: Metrics) -> dict[str, Metric]:
 def test_appends_move_the_counters(tmp_path: Path) -> None:
     """Messages, bytes of their frames, and the commits that carried them."""
     metrics = Metrics()
-    with Log.open(tmp_path, name=TOPIC, metrics=metrics) as log:
+    with Log.open(tmp_path, name=TOPIC, env=Environment(metrics=metrics)) as log:
         log.append_durable(b"x" * 100)
         log.append_many([b"y" * 10] * 3).durable.wait()
     assert metrics.value(names.LOG_MESSAGES, TOPIC) == 4
@@ -50,7 +50,7 @@ def test_reopened_log_counts_on(tmp_path: Path) -> None:
     """A counter never goes back while its process lives."""
     metrics = Metrics()
     for _ in range(2):
-        with Log.open(tmp_path, name=TOPIC, metrics=metrics) as log:
+        with Log.open(tmp_path, name=TOPIC, env=Environment(metrics=metrics)) as log:
             log.append_durable(b"x")
     assert metrics.value(names.LOG_MESSAGES, TOPIC) == 2
 
@@ -58,10 +58,10 @@ def test_reopened_log_counts_on(tmp_path: Path) -> None:
 def test_removed_files_are_counted(tmp_path: Path) -> None:
     """Retention says how much it took."""
     metrics = Metrics()
-    with Log.open(tmp_path, name=TOPIC, metrics=metrics) as log:
+    with Log.open(tmp_path, name=TOPIC, env=Environment(metrics=metrics)) as log:
         log.append_durable(b"x")
     settings = LogSettings(retention_bytes=0)
-    with Log.open(tmp_path, settings, name=TOPIC, metrics=metrics) as log:
+    with Log.open(tmp_path, settings, name=TOPIC, env=Environment(metrics=metrics)) as log:
         log.set_floor(1)
         log.enforce_retention()
     assert metrics.value(names.LOG_REMOVED_FILES, TOPIC) == 1
@@ -74,16 +74,16 @@ def test_what_recovery_lost_is_counted(tmp_path: Path) -> None:
             log.append_many([b"x"] * 5).durable.wait()
     sorted(tmp_path.glob("*.wal"))[1].unlink()
     metrics = Metrics()
-    Log.open(tmp_path, name=TOPIC, metrics=metrics).close()
+    Log.open(tmp_path, name=TOPIC, env=Environment(metrics=metrics)).close()
     assert metrics.value(names.LOG_LOST_MESSAGES, TOPIC) == 5
 
 
 def test_each_log_counts_for_itself() -> None:
     """And a topic that nobody opened has counted nothing."""
     metrics = Metrics()
-    with Log.in_memory(name="a", metrics=metrics) as log:
+    with Log.in_memory(name="a", env=Environment(metrics=metrics)) as log:
         log.append_durable(b"x")
-    with Log.in_memory(name="b", metrics=metrics):
+    with Log.in_memory(name="b", env=Environment(metrics=metrics)):
         pass
     values = [metrics.value(names.LOG_MESSAGES, topic) for topic in ("a", "b", "c")]
     assert values == [1, 0, 0]

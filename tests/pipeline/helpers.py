@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
+from penstock.log.environment import Environment, MemoryBound
 from penstock.metrics import Metrics
 from penstock.model import Topic
 from penstock.model.settings import SegmentSettings, StoreSettings
@@ -18,7 +19,6 @@ from penstock.segment import segment_name
 from penstock.storage import DataDirectory
 from penstock.store import Store
 from penstock.store.decoding import Decoded
-from penstock.store.memory import MemoryBound
 from tests.patience import PATIENCE_S
 
 if TYPE_CHECKING:
@@ -89,8 +89,8 @@ class Data:
         """Appends requests; each group becomes a segment."""
         folder = DataDirectory(self.root).partition(topic, partition).folder
         signal = next((s for s in Signal if s.value == topic.name), Signal.TRACES)
-        parts: dict[str, Any] = {"metrics": Metrics(), "memory": MemoryBound()}
-        with Store.open(folder, _SETTINGS, decoder=RequestDecoder(signal), **parts) as store:
+        env = Environment(metrics=Metrics(), memory=MemoryBound())
+        with Store.open(folder, _SETTINGS, decoder=RequestDecoder(signal), env=env) as store:
             for requests in segments:
                 for request in requests:
                     store.append(request)

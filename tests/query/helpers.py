@@ -7,13 +7,13 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from penstock.lake.settings import LakeSettings
+from penstock.log.environment import Environment, MemoryBound
 from penstock.metrics import Metrics
 from penstock.model.settings import SegmentSettings, StoreSettings
 from penstock.otel import Signal
 from penstock.query.engine import Answer, ask
 from penstock.storage import DataDirectory
 from penstock.store import Store
-from penstock.store.memory import MemoryBound
 from tests.pipeline.flush.helpers import Plain
 from tests.pipeline.helpers import TRACES, Data, RequestDecoder
 
@@ -38,9 +38,9 @@ def warm(data: Data, *requests: bytes, topic: Topic = TRACES, partition: int = 0
 def hot(data: Data, *requests: bytes, topic: Topic = TRACES, partition: int = 0) -> Iterator[Store]:
     """Requests are durable in the log of a store that is open, and sealed nowhere."""
     folder = DataDirectory(data.root).partition(topic, partition).folder
-    parts: dict[str, Any] = {"metrics": Metrics(), "memory": MemoryBound()}
+    env = Environment(metrics=Metrics(), memory=MemoryBound())
     decoder = RequestDecoder(Signal(topic.name))
-    with Store.open(folder, _OPEN, decoder=decoder, **parts) as store:
+    with Store.open(folder, _OPEN, decoder=decoder, env=env) as store:
         for request in requests:
             store.append_durable(request)
         yield store

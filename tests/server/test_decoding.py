@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from penstock.log import Environment
 from penstock.metrics import Metrics
 from penstock.otel import Signal, encode_bundle
 from penstock.segment import SegmentReader
@@ -169,7 +170,9 @@ def test_others_do_not_suffer_from_a_message_that_kills(deadly: DecoderProcess) 
 def test_store_goes_on_after_a_message_that_kills(deadly: DecoderProcess, tmp_path: Path) -> None:
     """It is kept in a file named by its offset and counted; the rest is in the segment."""
     metrics, poison = Metrics(), traces(dying.POISON.decode())
-    with Store.open(tmp_path, decoder=RemoteDecoder(deadly, T), metrics=metrics) as store:
+    with Store.open(
+        tmp_path, decoder=RemoteDecoder(deadly, T), env=Environment(metrics=metrics)
+    ) as store:
         for message in (traces("a"), poison, traces("b")):
             store.append_durable(message)
         store.flush(timeout=PATIENCE_S)

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from penstock.log.environment import Environment, MemoryBound
 from penstock.metrics import Metrics
 from penstock.model.errors import InvalidArgument, ServerUnreachable, StoreFull
 from penstock.server.flight import deliveries
 from penstock.server.flight.deliveries import Deliveries
 from penstock.store import Store
-from penstock.store.memory import MemoryBound
 from tests.pipeline.helpers import RequestDecoder, Signal, spans
 
 if TYPE_CHECKING:
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
     """One with two sealed segments of a bundle each; streams are not patient."""
     monkeypatch.setattr(deliveries, "BEAT_S", 0.01)
-    parts: dict[str, Any] = {"metrics": Metrics(), "memory": MemoryBound()}
-    with Store.open(tmp_path, decoder=RequestDecoder(Signal.TRACES), **parts) as opened:
+    env = Environment(metrics=Metrics(), memory=MemoryBound())
+    with Store.open(tmp_path, decoder=RequestDecoder(Signal.TRACES), env=env) as opened:
         for number in range(2):
             opened.append_durable(spans(number))
             opened.flush()

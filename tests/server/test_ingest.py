@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import errno
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -79,7 +80,8 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     files = FaultyFiles(LocalFiles())
 
     def open_store(*arguments: Any, **more: Any) -> Store:
-        return Store.open(*arguments, **more, files=files)
+        env = replace(more.pop("env"), files=files)
+        return Store.open(*arguments, **more, env=env)
 
     class Faulty:
         open = staticmethod(open_store)

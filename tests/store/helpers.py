@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from hypothesis import HealthCheck, settings
 
+from penstock.log.environment import Environment, MemoryBound
 from penstock.metrics import Metrics
 from penstock.model.bundle import Bundle
 from penstock.model.settings import KIB, LogSettings, SegmentSettings, StoreSettings
 from penstock.model.slots import LOGS
 from penstock.segment import SegmentInfo
 from penstock.store import Delivery, Store, Subscription
-from penstock.store.memory import MemoryBound
 from tests.patience import PATIENCE_S, until
 
 if TYPE_CHECKING:
@@ -49,13 +49,16 @@ def number_of(delivery: Delivery | Bundle) -> int:
 
 def open_store(folder: Path, settings: StoreSettings = SETTINGS, **parts: Any) -> Store:
     """A store with metrics and a memory bound of its own."""
-    parts = {"metrics": Metrics(), "memory": MemoryBound(), "name": TOPIC, **parts}
-    return Store.open(folder, settings, **parts)
+    env = {"metrics": Metrics(), "memory": MemoryBound()}
+    env |= {
+        field.name: parts.pop(field.name) for field in fields(Environment) if field.name in parts
+    }
+    return Store.open(folder, settings, env=Environment(**env), **{"name": TOPIC, **parts})
 
 
-def changed(**fields: Any) -> StoreSettings:
+def changed(**values: Any) -> StoreSettings:
     """The tests' settings with other values."""
-    return replace(SETTINGS, **fields)
+    return replace(SETTINGS, **values)
 
 
 def fill(store: Store, *segments: Iterable[int], size: int = 0) -> None:

@@ -10,17 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from penstock.log import Environment
 from penstock.log.format import FRAME_BYTES, HEADER_BYTES
-from penstock.log.pool import shared_pool
 from penstock.log.scan import Run, read_header, scan_frames
 from penstock.metrics import Metrics
-from penstock.model.clock import SystemClock
 from penstock.model.errors import DiskFull, LogPoisoned, StoreStopped
 from penstock.model.settings import KIB, Durability
 from penstock.storage.files import Files, LocalFiles
-from penstock.store.ack_log import CHECKPOINT_NAME, LOG_NAME, RESERVE_BYTES, AckLog
+from penstock.store.ack_log import CHECKPOINT_NAME, LOG_NAME, RESERVE_BYTES, AckLog, Journal
 from penstock.store.format import Answered, Outcome, Registered, Sealed, decode_event
-from penstock.store.journal import Journal
 from penstock.store.recovery import Recovered, recover, replay
 from penstock.store.state import StoreState
 from tests.simulation.faults import FaultyFiles
@@ -54,16 +52,12 @@ def open_journal(
     folder: Path, files: Files | None = None, compact_bytes: int = 64 * KIB, bundles: int = 1
 ) -> Journal:
     """A journal with one subscriber and a segment of so many bundles, begun with a snapshot."""
-    files = files or LocalFiles()
     acks = AckLog(
         folder,
         0,
         Durability.SYNC,
+        Environment(files=files or LocalFiles(), metrics=Metrics()),
         name="acks",
-        files=files,
-        clock=SystemClock(),
-        pool=shared_pool(),
-        metrics=Metrics().for_log("acks"),
     )
     state = StoreState()
     state.apply(Registered(0, 0, "s"))

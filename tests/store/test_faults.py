@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from penstock.log import Environment
 from penstock.metrics import Metrics
 from penstock.model.errors import (
     LogPoisoned,
@@ -276,7 +277,7 @@ def test_nobody_hangs_when_the_store_stops(tmp_path: Path) -> None:
     """Whoever waits for a bundle, for a seal or for room hears that there will be none."""
     files = FaultyFiles(LocalFiles())
     settings = replace(SMALL, seal_retries=0, budget_bytes=256 * 1024)
-    store = Store.open(tmp_path, settings, files=files, metrics=Metrics())
+    store = Store.open(tmp_path, settings, env=Environment(files=files, metrics=Metrics()))
     subscription = store.subscribe("left")
     files.fail("create", errno.EIO, name="*.seg.tmp", times=None)
     gate = files.hold_up("create", name="*.seg.tmp")

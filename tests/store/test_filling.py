@@ -14,6 +14,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from penstock.log.environment import MemoryBound
 from penstock.metrics import Metrics, names
 from penstock.model.bundle import Bundle
 from penstock.model.errors import StoreStopped
@@ -23,7 +24,6 @@ from penstock.segment import segment_name
 from penstock.storage.files import LocalFiles
 from penstock.store import Decoded, Store, filling
 from penstock.store.decoding import PlainDecoder
-from penstock.store.memory import MemoryBound
 from tests.simulation.faults import FaultyFiles
 from tests.simulation.manual_pool import ManualClock
 from tests.store.helpers import (

@@ -7,10 +7,9 @@ import threading
 
 import pytest
 
-from penstock.log.pool import CommitPool
-from penstock.store.jobs import Job, shared_workers
+from penstock.log.pool import CommitPool, Job, shared_workers
 from tests.simulation.manual_pool import ManualClock, ManualPool
-from tests.store.helpers import WAIT_S, wait_until
+from tests.store.helpers import WAIT_S
 
 
 class Work:
@@ -115,22 +114,3 @@ def test_the_workers_are_shared_and_come_back_after_a_fork() -> None:
         shared_workers().submit(again.set)
         os._exit(0 if again.wait(WAIT_S) else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-
-
-def test_asked_for_later_it_runs_after_the_delay_and_once() -> None:
-    """A second wish for later joins the first."""
-    clock = ManualClock()
-    pool, runs = ManualPool(clock), []
-    job = Job(pool, lambda: runs.append(1))
-    job.ask_later(5.0)
-    job.ask_later(9.0)
-    pool.run()
-    assert runs == []
-    clock.advance(5.0)
-    pool.run()
-    clock.advance(9.0)
-    pool.run()
-    assert len(runs) == 1
-    job.ask_later(1.0)
-    clock.advance(1.0)
-    wait_until(lambda: pool.run() or len(runs) == 2)

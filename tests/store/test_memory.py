@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 
-from penstock.store.memory import MemoryBound, shared_memory_bound
+from penstock.log.environment import MemoryBound, shared_memory_bound
 
 
 class Holder:

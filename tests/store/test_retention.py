@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from penstock.model.settings import SizePolicy, StoreSettings
 from penstock.store.format import Answered, Outcome, Reason, Registered, Sealed
-from penstock.store.retention import Plan, plan_removals
+from penstock.store.maintenance import Plan, plan_removals
 from penstock.store.state import StoreState
 from tests.store.helpers import UNHURRIED, info
 

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from penstock.log.environment import Environment, MemoryBound
 from penstock.metrics import Metrics
 from penstock.model.errors import InvalidArgument
 from penstock.store import Store
-from penstock.store.memory import MemoryBound
 from tests.patience import until
 from tests.pipeline.helpers import RequestDecoder, Signal, spans
 
 
 def opened(folder: Path) -> Store:
     """A store at that place."""
-    parts: dict[str, Any] = {"metrics": Metrics(), "memory": MemoryBound()}
-    return Store.open(folder, decoder=RequestDecoder(Signal.TRACES), **parts)
+    env = Environment(metrics=Metrics(), memory=MemoryBound())
+    return Store.open(folder, decoder=RequestDecoder(Signal.TRACES), env=env)
 
 
 def seal(store: Store, number: int) -> None:

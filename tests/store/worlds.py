@@ -14,6 +14,8 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
 
+from penstock.log import Environment
+from penstock.log.environment import MemoryBound
 from penstock.metrics import Metrics
 from penstock.model.errors import DiskFull, LogUnavailable, PenstockError
 from penstock.model.settings import (
@@ -25,7 +27,6 @@ from penstock.model.settings import (
     StoreSettings,
 )
 from penstock.store import Store
-from penstock.store.memory import MemoryBound
 from tests.simulation.crash_store import digests_of, make_item
 from tests.simulation.faults import FaultyFiles
 from tests.simulation.manual_pool import ManualClock, ManualPool
@@ -135,13 +136,16 @@ class World:
         self.store = Store.open(
             FOLDER,
             self.settings,
-            files=self.files,
-            clock=self.clock,
-            pool=self.pool,
-            workers=self.workers,
-            metrics=Metrics(),
-            memory=MemoryBound(),
-            jitter=random.Random(0),
+            env=Environment(
+                files=self.files,
+                clock=self.clock,
+                pool=self.pool,
+                workers=self.workers,
+                upkeep=self.workers,
+                metrics=Metrics(),
+                memory=MemoryBound(),
+                jitter=random.Random(0),
+            ),
         )
         self.check()
 

@@ -17,7 +17,7 @@ from penstock.archive.catalog import DEFAULT_ROOT, Catalog
 from penstock.archive.claim import claim
 from penstock.archive.tiered import LiveLog, TieredReader, earliest_offset
 from penstock.archive.uploader import CHECKPOINT_NAME
-from penstock.log import Log
+from penstock.log import Environment, Log
 from penstock.model.clock import Clock, SystemClock
 from penstock.model.errors import ArchiveConflict
 from penstock.storage.files import LocalFiles
@@ -133,7 +133,7 @@ class Topics:
             partition.log_folder,
             self._log_settings,
             name=f"{partition.topic}/{partition.number}",
-            clock=self._clock,
+            env=Environment(clock=self._clock),
             least_offset=least_offset,
         )
 

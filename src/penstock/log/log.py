@@ -1,4 +1,4 @@
-"""The durable log of one topic partition: appends, files, cache and readers in one object."""
+"""The durable log of one topic partition: commits, files, cache and readers behind one door."""
 
 from __future__ import annotations
 
@@ -10,31 +10,31 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from penstock.log.cache import Batch, Cache
+from penstock.log.environment import Environment
 from penstock.log.fileset import FileSet
 from penstock.log.group_commit import GroupCommit
-from penstock.log.pool import Pool, shared_pool
+from penstock.log.pool import Timers
 from penstock.log.reader import Location, Reader
 from penstock.log.recovery import Recovered, recover
-from penstock.metrics import LogMetrics, Metrics, names, shared_metrics
-from penstock.model.clock import Clock, SystemClock
+from penstock.metrics import names
 from penstock.model.errors import DiskFull, InvalidArgument, OffsetUnavailable
 from penstock.model.settings import Durability, LogSettings
-from penstock.storage.files import Files, LocalFiles
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from types import TracebackType
 
-    from penstock.log.batch import CommitBatch
-    from penstock.log.commit import Commit
+    from penstock.log.commit import Append, Commit
+    from penstock.log.group_commit import Buffer, CommitBatch
     from penstock.log.inventory import LogFile, Lost
+    from penstock.model.errors import LogUnavailable
     from penstock.storage.files import Lock
 
 _LOG = logging.getLogger(__name__)
 _RETENTION_CHECK_S = 60.0
 
 
-class Log(GroupCommit):
+class Log:
     """An append-only sequence of messages with contiguous offsets, safe to use from any thread.
 
     Durability: see `Durability`; by default `Append.durable` resolves after fdatasync. Readers see
@@ -46,22 +46,33 @@ class Log(GroupCommit):
         self,
         settings: LogSettings,
         next_offset: int,
-        fileset: FileSet | None,
-        *,
         name: str,
-        clock: Clock,
-        pool: Pool,
-        metrics: LogMetrics,
-        lost: Sequence[Lost] = (),
+        env: Environment,
+        *,
+        fileset: FileSet | None = None,
         folder_lock: Lock | None = None,
+        lost: Sequence[Lost] = (),
     ) -> None:
         """Use `Log.open` or `Log.in_memory`."""
-        super().__init__(settings, next_offset, name=name, clock=clock, pool=pool, metrics=metrics)
+        self.name = name
+        self.settings = settings
         self.lost = tuple(lost)
         """What could not be read when the log was opened, losses of earlier repairs included."""
+        self._env = env
+        self._commits = GroupCommit(
+            settings,
+            next_offset,
+            name,
+            env,
+            write=self._write,
+            show=self._show,
+            has_unsynced=self._has_unsynced,
+        )
+        self._append = self._commits.append  # looked up once for every append
         self._fileset = fileset
         self._folder_lock = folder_lock
         self._cache = Cache(settings.cache_bytes)
+        self._timers = Timers(env.pool)
         self._roll_asked = False
         self._on_commit: Callable[[int], None] | None = None
         self._on_disk_full: Callable[[int], None] | None = None
@@ -76,10 +87,7 @@ class Log(GroupCommit):
         settings: LogSettings | None = None,
         *,
         name: str | None = None,
-        files: Files | None = None,
-        clock: Clock | None = None,
-        pool: Pool | None = None,
-        metrics: Metrics | None = None,
+        env: Environment | None = None,
         least_offset: int = 0,
     ) -> Log:
         """Opens or creates the log in `folder`, recovering what the last process left.
@@ -87,29 +95,19 @@ class Log(GroupCommit):
         LogLocked: another process writes to it. What recovery could not read is in `lost`. No
         offset below `least_offset` is given out, whatever the folder holds.
         """
-        folder = Path(folder).absolute()
-        files, clock = files or LocalFiles(), clock or SystemClock()
+        folder, env = Path(folder).absolute(), env or Environment()
         settings, name = settings or LogSettings(), name or str(folder)
-        counters = (metrics or shared_metrics()).for_log(name)
-        files.make_folder(folder)
-        lock = files.lock(folder / ".lock")
+        env.files.make_folder(folder)
+        lock = env.files.lock(folder / ".lock")
         try:
-            found = recover(files, folder, clock)
+            found = recover(env.files, folder, env.clock)
             log_id = found.log_id or uuid.uuid4()
             next_offset = max(found.next_offset, least_offset)
-            fileset = FileSet(
-                folder, log_id, found.files, next_offset, settings, files, clock, counters
-            )
+            counters = env.metrics.for_log(name)
+            fileset = FileSet(folder, log_id, found.files, next_offset, settings, env, counters)
+            lost = found.lost + found.lost_before
             log = cls(
-                settings,
-                next_offset,
-                fileset,
-                name=name,
-                clock=clock,
-                pool=pool or shared_pool(),
-                metrics=counters,
-                lost=found.lost + found.lost_before,
-                folder_lock=lock,
+                settings, next_offset, name, env, fileset=fileset, folder_lock=lock, lost=lost
             )
             log._begin(fileset, found)
         except BaseException:
@@ -123,29 +121,19 @@ class Log(GroupCommit):
         settings: LogSettings | None = None,
         *,
         name: str = "memory",
-        clock: Clock | None = None,
-        pool: Pool | None = None,
-        metrics: Metrics | None = None,
+        env: Environment | None = None,
     ) -> Log:
         """A log without files, for tests and pure streaming: keeps the newest `cache_bytes`."""
-        return cls(
-            settings or LogSettings(),
-            0,
-            None,
-            name=name,
-            clock=clock or SystemClock(),
-            pool=pool or shared_pool(),
-            metrics=(metrics or shared_metrics()).for_log(name),
-        )
+        return cls(settings or LogSettings(), 0, name, env or Environment())
 
     def close(self) -> None:
         """Commits what waits, seals the file and lets the next owner in.
 
         Idempotent. Raises what kept the last messages from the disk; it is closed all the same.
         """
-        last = self._refuse_from_now_on()
+        last = self._commits.close()
         if last is None:
-            self._over.wait()  # somebody else is closing it
+            self._commits.over.wait()  # somebody else is closing it
             return
         last.settle()
         self._shut()
@@ -153,9 +141,9 @@ class Log(GroupCommit):
 
     async def close_async(self) -> None:
         """`close`, awaiting the last commit; the sealing after it is short, but blocks."""
-        last = self._refuse_from_now_on()
+        last = self._commits.close()
         if last is None:
-            await asyncio.to_thread(self._over.wait)
+            await asyncio.to_thread(self._commits.over.wait)
         else:
             await asyncio.shield(asyncio.ensure_future(self._finish_closing(last)))
 
@@ -178,10 +166,11 @@ class Log(GroupCommit):
 
     def _begin(self, fileset: FileSet, found: Recovered) -> None:
         """Makes the first file, so that the folder says which offset comes next."""
+        counters = self._env.metrics.for_log(self.name)
         for lost in found.lost:
-            self._metrics.count(names.LOG_LOST_MESSAGES, lost.messages)
+            counters.count(names.LOG_LOST_MESSAGES, lost.messages)
         if found.torn_bytes:
-            self._metrics.count(names.LOG_TORN_BYTES, found.torn_bytes)
+            counters.count(names.LOG_TORN_BYTES, found.torn_bytes)
             _LOG.warning(
                 "%s: dropped %d bytes of an interrupted write", self.name, found.torn_bytes
             )
@@ -195,14 +184,74 @@ class Log(GroupCommit):
             self._timers.start("retention", _RETENTION_CHECK_S, self._retain_in_background)
 
     def _shut(self) -> None:
-        self._end_turns()
+        self._commits.end()
         try:
             if self._fileset is not None:
-                self._fileset.close(poisoned=self._poison is not None)
+                self._fileset.close(poisoned=self._commits.poison is not None)
         finally:
             if self._folder_lock is not None:
                 self._folder_lock.release()
-            self._over.set()
+            self._commits.over.set()
+
+    @property
+    def failure(self) -> LogUnavailable | None:
+        """Why it takes no more messages; None while it does."""
+        return self._commits.failure
+
+    # --- appending -----------------------------------------------------------------------------
+
+    def append(self, message: Buffer, *, block: bool = True) -> Append:
+        """Queues a message and returns its offset and what to wait for; does no I/O.
+
+        A full queue makes it wait for the disk, or raise QueueFull without `block`. Retry safety: a
+        Retryable error, from here or from `durable`, says that the message is not in the log.
+        """
+        return self._append(message, block)
+
+    def append_many(self, messages: Sequence[Buffer], *, block: bool = True) -> Append:
+        """Queues messages with consecutive offsets; `offset` is the first one's.
+
+        They become durable, or fail, together. They must fit into the queue together.
+        """
+        return self._commits.append_many(messages, block)
+
+    def append_durable(self, message: Buffer) -> int:
+        """Appends and waits; returns the offset of the durable message.
+
+        The quickest way for a thread that appends one message at a time: where the disk is free
+        the thread commits by itself, and saves the switch to another thread and back.
+        """
+        return self._commits.append_durable(message)
+
+    async def append_async(self, message: Buffer) -> Append:
+        """`append` for coroutines: a full queue suspends the task instead of the thread."""
+        return await self._commits.append_many_async([message])
+
+    async def append_many_async(self, messages: Sequence[Buffer]) -> Append:
+        """`append_many` for coroutines. Cancelled while it waits, it has queued nothing."""
+        return await self._commits.append_many_async(messages)
+
+    def flush(self) -> None:
+        """Returns when everything appended before is synced to disk, in every durability mode."""
+        self._commits.flush().wait()
+
+    async def flush_async(self) -> None:
+        """`flush` for coroutines."""
+        await self._commits.flush()
+
+    @property
+    def next_offset(self) -> int:
+        """The offset that the next append gets, if nobody appends or fails before."""
+        return self._commits.next_offset
+
+    @property
+    def queued_bytes(self) -> int:
+        """Bytes waiting for the disk."""
+        return self._commits.queued_bytes
+
+    def has_room(self, size: int) -> bool:
+        """Whether a message of that size would be queued at once, as things stand."""
+        return self._commits.has_room(size)
 
     # --- reading -------------------------------------------------------------------------------
 
@@ -221,7 +270,7 @@ class Log(GroupCommit):
         if not earliest <= offset <= end:
             text = f"offset {offset} is not in the log, which has {earliest} to {end}"
             raise OffsetUnavailable(text, earliest=earliest, end=end)
-        files = self._fileset.files if self._fileset is not None else LocalFiles()
+        files = self._fileset.files if self._fileset is not None else self._env.files
         return Reader(self, files, offset, follow=follow)
 
     @property
@@ -229,14 +278,14 @@ class Log(GroupCommit):
         """The oldest offset there is; equals `end_offset` in an empty log."""
         if self._fileset is not None:
             return self._fileset.start_offset
-        with self._lock:
+        with self._commits.lock:
             first = self._cache.first_offset
-            return self._end_offset if first is None else first
+            return self.end_offset if first is None else first
 
     @property
     def end_offset(self) -> int:
         """One past the newest offset that readers may see."""
-        return self._end_offset
+        return self._commits.end_offset
 
     @property
     def size(self) -> int:
@@ -248,9 +297,10 @@ class Log(GroupCommit):
         """Bytes on disk, and those that wait to be; each once."""
         if self._fileset is None:
             return 0
-        with self._lock:
-            flying, waiting = self._in_flight, self._queued_bytes
-            if flying is not None and self._fileset.next_offset > self._end_offset:
+        commits = self._commits
+        with commits.lock:
+            flying, waiting = commits.in_flight, commits.queued_bytes
+            if flying is not None and self._fileset.next_offset > commits.end_offset:
                 waiting -= flying.size  # written, but not synced yet
             return self._fileset.size + waiting
 
@@ -263,24 +313,21 @@ class Log(GroupCommit):
 
     def cached(self, offset: int) -> Batch | None:
         """Messages from memory, if it still has them."""
-        with self._lock:
+        with self._commits.lock:
             return self._cache.get(offset)
 
     def locate(self, offset: int) -> Location | None:
         """The file that holds the offset; None where there is none."""
-        return self._fileset.locate(offset, self._end_offset) if self._fileset is not None else None
+        return self._fileset.locate(offset, self.end_offset) if self._fileset is not None else None
 
     def next_commit(self, offset: int) -> Commit | None:
         """What to wait for when `offset` is not there yet; None when it is, or never will be."""
-        with self._lock:
-            if self._end_offset > offset or self.failure is not None:
-                return None
-            return (self._in_flight or self._pending).commit
+        return self._commits.commit_behind(offset)
 
     def check_readable(self) -> None:
         """Raises LogPoisoned: a reader at the end would wait for nothing."""
-        if self._poison is not None and self._closed is None:
-            raise copy.copy(self._poison)
+        if self._commits.poison is not None and self._commits.closed is None:
+            raise copy.copy(self._commits.poison)
 
     # --- forgetting ----------------------------------------------------------------------------
 
@@ -300,7 +347,7 @@ class Log(GroupCommit):
         """
         if self._fileset is not None:
             self._fileset.raise_floor(offset, party)
-            self._pool.submit(self._keep_up)
+            self._env.pool.submit(self._keep_up)
 
     def enforce_retention(self) -> int:
         """Removes the files that may go now; returns how many. Runs by itself in the background."""
@@ -309,7 +356,7 @@ class Log(GroupCommit):
     def roll(self) -> None:
         """Asks for a new file, so that the present one can go once it is safe elsewhere."""
         self._roll_asked = True
-        self._ask_for_sync()
+        self._commits.sync_soon()
 
     def on_commit(self, tell: Callable[[int], None] | None) -> None:
         """Calls `tell` with the bytes of each commit that readers may now find.
@@ -322,7 +369,7 @@ class Log(GroupCommit):
         """Calls `tell` with the bytes of each commit that the disk had no room for; as above."""
         self._on_disk_full = tell
 
-    # --- within a turn (GroupCommit) -----------------------------------------------------------
+    # --- within a turn -------------------------------------------------------------------------
 
     def _write(self, batch: CommitBatch) -> None:
         try:
@@ -343,13 +390,13 @@ class Log(GroupCommit):
             fileset.write(batch.messages, batch.size)
         if fileset.sealed is not self._sealed_before:
             self._sealed_before = fileset.sealed
-            self._pool.submit(self._keep_up)
+            self._env.pool.submit(self._keep_up)
             self._time_rotation(fileset)
         if unsynced := fileset.unsynced_bytes:
             if batch.must_sync or self._sync_is_due(unsynced):
-                fileset.sync()
+                fileset.sync()  # the acknowledgement follows: `sync` promises what this has done
             elif self.settings.durability is Durability.INTERVAL:
-                self._timers.start("sync", self.settings.sync_interval_s, self._ask_for_sync)
+                self._timers.start("sync", self.settings.sync_interval_s, self._commits.sync_soon)
 
     def _show(self, batch: CommitBatch) -> None:
         if batch.messages:
@@ -391,13 +438,14 @@ class Log(GroupCommit):
         """Asks for a turn with nothing to write, in which an old file is finished."""
         assert self._fileset is not None
         if self._file_is_old(self._fileset):
-            self._ask_for_sync()
+            self._commits.sync_soon()
         if self.failure is None:
             self._time_rotation(self._fileset)
 
     def _drop_idle_cache(self) -> None:
-        with self._lock:
-            left = self._committed_at + self.settings.cache_idle_s - self._clock.monotonic()
+        commits = self._commits
+        with commits.lock:
+            left = commits.committed_at + self.settings.cache_idle_s - self._env.clock.monotonic()
             if left <= 0:
                 self._cache.clear()
         if left > 0:

@@ -1,4 +1,4 @@
-"""A few threads that commit for any number of logs, and one that keeps their timers.
+"""Background work: a few threads for any number of logs and stores, timers, and jobs.
 
 Idle logs cost no thread: a log hands itself in when it has something to commit. The threads start
 with the first job and end with the process.
@@ -14,7 +14,7 @@ import queue
 import threading
 import time
 import weakref
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,8 +22,11 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 
 _LONGEST_WAIT_S = 3600.0  # Condition.wait refuses centuries
-DEFAULT_THREADS = 8
+DEFAULT_THREADS: Final = 8
 """An fdatasync holds its thread but no core: more threads than cores overlap their waits."""
+WORKERS: Final = 4
+"""Sealing waits for the disk and Arrow releases the interpreter's lock: more than cores overlap."""
+UPKEEP_THREADS: Final = 2
 
 
 class Pool(Protocol):
@@ -122,11 +125,75 @@ class Timers:
         self._pool.call_later(delay_s, fire)
 
 
+class Job:
+    """Runs a function in the background whenever asked, one run at a time.
+
+    Asked during a run, it runs once more: nothing that was there when it was asked is missed. That
+    run goes to the end of the pool's queue: who always has more to do keeps nobody from his turn.
+    """
+
+    def __init__(self, pool: Pool, run: Callable[[], None]) -> None:
+        self._pool = pool
+        self._run = run
+        self._lock = threading.Lock()
+        self._asked = False
+        self._running = False
+        self._stopped = False
+        self._idle = threading.Event()
+        self._idle.set()
+
+    def ask(self) -> None:
+        """Soon. Quick, and safe from any thread."""
+        with self._lock:
+            if self._asked or self._stopped:
+                return
+            self._asked = True
+            if self._running:
+                return
+            self._running = True
+            self._idle.clear()
+        self._pool.submit(self._work)
+
+    def stop(self) -> None:
+        """Returns when the run under way is over; none begins after."""
+        with self._lock:
+            self._stopped = True
+        self._idle.wait()
+
+    def _work(self) -> None:
+        with self._lock:
+            is_over = self._stopped
+            self._asked = False
+        if not is_over:
+            self._run()
+        with self._lock:
+            if self._asked and not self._stopped:
+                again = True
+            else:
+                again = self._asked = self._running = False
+                self._idle.set()
+        if again:
+            self._pool.submit(self._work)
+
+
 _shared = CommitPool()
+_workers = CommitPool(WORKERS, name="penstock-store")
+_upkeep = CommitPool(UPKEEP_THREADS, name="penstock-upkeep")
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_shared.forget_threads)
+    for _each in (_shared, _workers, _upkeep):
+        os.register_at_fork(after_in_child=_each.forget_threads)
 
 
 def shared_pool() -> CommitPool:
-    """The pool of this process."""
+    """The threads of this process that commit."""
     return _shared
+
+
+def shared_workers() -> CommitPool:
+    """Those that fill and seal for every store, in turns."""
+    return _workers
+
+
+def shared_upkeep() -> CommitPool:
+    """Those that clean up and wake."""
+    return _upkeep

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine, Mapping, Sequence
     from types import TracebackType
 
-    from penstock.log.batch import Buffer
+    from penstock.log.group_commit import Buffer
     from penstock.metrics import Metrics
     from penstock.model.clock import Clock
     from penstock.queue.entry import Entry

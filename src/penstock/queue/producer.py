@@ -9,7 +9,7 @@ import random
 from collections import deque
 from typing import TYPE_CHECKING
 
-from penstock.log.batch import Buffer, frozen
+from penstock.log.group_commit import Buffer, frozen
 from penstock.metrics import Metrics, names, shared_metrics
 from penstock.model.clock import Clock, SystemClock
 from penstock.model.errors import (

@@ -15,30 +15,20 @@ from typing import TYPE_CHECKING, Final
 
 from penstock.log.cache import Batch
 from penstock.log.commit import Commit
-from penstock.log.pool import Timers
+from penstock.log.pool import Job, Timers
 from penstock.metrics import names
 from penstock.model.errors import DiskFull, LogUnavailable, StoreStopped, TooManyFiles
 from penstock.model.settings import Durability
 from penstock.segment import OpenSegment, write_segment
 from penstock.storage.files import OUT_OF_FILES, OUT_OF_SPACE, write_atomically
 from penstock.store.format import Sealed
-from penstock.store.jobs import Job
 
 if TYPE_CHECKING:
-    import uuid
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
-    from penstock.log import Log
-    from penstock.log.pool import Pool
-    from penstock.metrics import StoreMetrics
-    from penstock.model.clock import Clock
-    from penstock.model.settings import StoreSettings
     from penstock.model.slots import SlotTable
     from penstock.store.decoding import Decoded, Decoder
-    from penstock.store.journal import Journal
-    from penstock.store.memory import MemoryBound
-    from penstock.store.segments import SegmentFolder
+    from penstock.store.holdings import Holdings
 
 _LOG = logging.getLogger(__name__)
 GATHER_S: Final = 0.1
@@ -72,43 +62,34 @@ class Filling:
 
     def __init__(
         self,
-        log: Log,
-        journal: Journal,
-        segments: SegmentFolder,
-        *,
-        store_id: uuid.UUID,
+        held: Holdings,
         decoder: Decoder,
         slots: SlotTable,
-        settings: StoreSettings,
-        aside_folder: Path,
-        clock: Clock,
-        pool: Pool,
-        memory: MemoryBound,
-        metrics: StoreMetrics,
+        *,
         is_tight: Callable[[int], bool],
         on_disk_full: Callable[[int], None],
         on_sealed: Callable[[], None],
         on_failed: Callable[[StoreStopped], None],
     ) -> None:
-        self._log = log
-        self._journal = journal
-        self._segments = segments
-        self._store_id = store_id
+        """`is_tight`: whether there is no room for so much more. The others hear what happens."""
+        self._log = held.log
+        self._journal = held.journal
+        self._segments = held.segments
         self._decoder = decoder
         self._slots = slots
-        self._settings = settings
-        self._aside_folder = aside_folder
-        self._clock = clock
-        self._memory = memory
-        self._metrics = metrics
+        self._settings = held.settings
+        self._aside_folder = held.folder / "aside"
+        self._clock = held.env.clock
+        self._memory = held.env.memory
+        self._metrics = held.metrics
         self._is_tight = is_tight
         self._on_disk_full = on_disk_full
         self._on_sealed = on_sealed
         self._on_failed = on_failed
-        self.open = OpenSegment(settings.segment, slots)
-        self.sealed_through = max(journal.state.sealed_offset, log.start_offset)
+        self.open = OpenSegment(held.settings.segment, slots)
+        self.sealed_through = max(held.journal.state.sealed_offset, held.log.start_offset)
         """Every message below it is in a segment, set aside, or reported as lost."""
-        self._reader = log.read(self.sealed_through)
+        self._reader = held.log.read(self.sealed_through)
         self._stream: Iterator[Decoded] | None = None
         self._waiting: Decoded | None = None  # does not fit into the open segment
         self._seal_due = False
@@ -125,8 +106,8 @@ class Filling:
         """A seal failed on a full disk. What is freed must not go to the log before: a log that has
         the whole disk can never become segments."""
         self.changed = Commit()
-        self._job = Job(pool, self._run)
-        self._timers = Timers(pool)
+        self._job = Job(held.env.workers, self._run)
+        self._timers = Timers(held.env.workers)
 
     def start(self) -> None:
         """Begins with what the log holds, and goes on with what comes."""
@@ -308,7 +289,7 @@ class Filling:
                 self._segments.files,
                 self._segments.folder,
                 self._journal.state.next_seq,
-                self._store_id,
+                self._journal.state.store_id,
                 part,
                 sealed_at_ns=self._clock.wall_ns(),
                 settings=self._settings.segment,
@@ -317,6 +298,8 @@ class Filling:
         except (OSError, DiskFull, TooManyFiles, LogUnavailable) as error:
             self._put_off(error, part)
             return False
+        # The segment is whole, synced and named: whoever learns of it here can read it after any
+        # crash. Should its event be lost, opening finds the file.
         with self._journal.lock:
             self._journal.record(Sealed(info))
             sealed, self.open = self.open, rest
@@ -336,6 +319,7 @@ class Filling:
     def _sealed_up_to(self, offset: int) -> None:
         if offset > self.sealed_through:
             self.sealed_through = offset
+            # The log may now forget what is below: it is in a durable segment, or set aside.
             self._log.set_floor(offset)
 
     def _put_off(

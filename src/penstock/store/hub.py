@@ -23,14 +23,9 @@ from penstock.store.state import SubscriberState
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from random import Random
 
-    from penstock.log.pool import Pool
-    from penstock.model.clock import Clock
-    from penstock.model.settings import StoreSettings
     from penstock.segment import StoredBundle
-    from penstock.store.journal import Journal
-    from penstock.store.segments import SegmentFolder
+    from penstock.store.holdings import Holdings
 
 _LOG = logging.getLogger(__name__)
 
@@ -90,29 +85,19 @@ class Hub:
     """Delivers to all subscribers of one store."""
 
     def __init__(
-        self,
-        journal: Journal,
-        segments: SegmentFolder,
-        settings: StoreSettings,
-        *,
-        clock: Clock,
-        random: Random,
-        pool: Pool,
-        check: Callable[[], None],
-        on_settled: Callable[[], None],
+        self, held: Holdings, check: Callable[[], None], on_settled: Callable[[], None]
     ) -> None:
         """`check` raises when the store is over; `on_settled` hears of segments to clean up."""
-        self._journal = journal
-        self._segments = segments
-        self._settings = settings
-        self.clock = clock
-        self._random = random
-        self._pool = pool
+        self._journal = held.journal
+        self._segments = held.segments
+        self._settings = held.settings
+        self.clock = held.env.clock
+        self._env = held.env
         self._check = check
         self._on_settled = on_settled
         self.damaged: set[int] = set()
         """Segments of which something could not be read."""
-        self._feeds = {n: Feed(each) for n, each in journal.state.subscribers.items()}
+        self._feeds = {n: Feed(each) for n, each in held.journal.state.subscribers.items()}
         self._visits: weakref.WeakValueDictionary[str, Feed] = weakref.WeakValueDictionary()
         """By name; a feed goes with the last who holds it."""
 
@@ -311,7 +296,7 @@ class Hub:
 
     def release_later(self, feed: Feed, place: Place, claim: Claim) -> None:
         """`release` for a finalizer, which may run in the middle of anything."""
-        self._pool.submit(functools.partial(self.release, feed, place, claim))
+        self._env.upkeep.submit(functools.partial(self.release, feed, place, claim))
 
     def release_holder(self, feed: Feed, holder: object) -> None:
         """Takes back all that one holder has."""
@@ -330,4 +315,4 @@ class Hub:
 
     def _backoff(self, feed: Feed, place: Place) -> float:
         doubled = self._settings.retry_first_s * 2.0 ** min(feed.state.nacks.get(place, 1) - 1, 60)
-        return min(doubled, self._settings.retry_most_s) * self._random.uniform(0.5, 1.0)
+        return min(doubled, self._settings.retry_most_s) * self._env.jitter.uniform(0.5, 1.0)

@@ -1,4 +1,17 @@
-"""Keeps the disk's use within bounds: removes what may go, and says when appends must wait."""
+"""Keeps the disk's use within bounds: removes what may go, and says when appends must wait.
+
+One function, `plan_removals`, holds the precedence of the rules:
+
+1. A segment that every subscriber has goes, but for the newest `headroom_bytes` of such.
+2. A segment older than `max_age_s` goes, delivered or not: its missing bundles count as dropped.
+3. Over the disk limit the headroom goes too, oldest first.
+4. Still over it, `drop_oldest` takes the oldest segment, delivered or not; `backpressure` makes
+   appends wait instead.
+
+Rules 1 and 2 never wait for pressure, and no rule takes a younger segment while the same rule could
+take an older one. Where two rules would take a segment, the first one is its reason: what everybody
+has is never counted as dropped.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +24,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from penstock.log.commit import Commit
+from penstock.log.fileset import MAX_ZEROED_BYTES
 from penstock.log.format import HEADER_BYTES
-from penstock.log.pool import Timers
-from penstock.log.writer import MAX_ZEROED_BYTES
+from penstock.log.pool import Job, Timers
 from penstock.metrics import names
 from penstock.model.errors import (
     DiskFull,
@@ -23,30 +36,69 @@ from penstock.model.errors import (
     StoreFull,
     TooManyFiles,
 )
+from penstock.model.settings import SizePolicy, StoreSettings
 from penstock.store.ack_log import RESERVE_BYTES
 from penstock.store.format import Answered, Outcome, Reason, Removed
-from penstock.store.jobs import Job
-from penstock.store.retention import plan_removals
 from penstock.store.state import runs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from penstock.log import Log
-    from penstock.log.pool import Pool
-    from penstock.metrics import StoreMetrics
-    from penstock.model.clock import Clock
-    from penstock.model.settings import StoreSettings
     from penstock.segment import SegmentInfo
     from penstock.store.budget import Budget
+    from penstock.store.filling import Filling
     from penstock.store.format import Event
-    from penstock.store.journal import Journal
-    from penstock.store.segments import SegmentFolder
+    from penstock.store.holdings import Holdings
+    from penstock.store.state import StoreState
 
 _LOG = logging.getLogger(__name__)
 TICK_S: Final = 1.0
 LOOK_S: Final = 0.02
 """How often the disk is asked for its free space, at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What to do now."""
+
+    removals: list[tuple[SegmentInfo, Reason]]
+    over_limit: bool
+    """Still over the disk limit when that is done."""
+
+
+def plan_removals(
+    state: StoreState, settings: StoreSettings, now_ns: int, used_bytes: int, limit_bytes: float
+) -> Plan:
+    """Applies the rules; `used_bytes` counts log and segments together."""
+    complete = [info for info in state.segments.values() if state.is_complete(info)]
+    spare = sum(info.size for info in complete) - settings.headroom_bytes
+    chosen: dict[int, tuple[SegmentInfo, Reason]] = {}
+    used = used_bytes
+
+    def choose(info: SegmentInfo, reason: Reason) -> None:
+        nonlocal used
+        chosen[info.segment_seq] = info, reason
+        used -= info.size
+
+    for info in complete:  # 1
+        if info.size <= spare:
+            choose(info, Reason.ACKED)
+            spare -= info.size
+        else:
+            break
+    if settings.max_age_s is not None:  # 2
+        horizon = now_ns - int(settings.max_age_s * 1e9)
+        for info in state.segments.values():
+            if info.segment_seq not in chosen and info.last_ingested_at_ns < horizon:
+                choose(info, Reason.AGE)
+    over_limit = list(complete)  # 3
+    if settings.size_policy is SizePolicy.DROP_OLDEST:  # 4
+        over_limit += state.segments.values()
+    for info in over_limit:
+        if used > limit_bytes and info.segment_seq not in chosen:
+            choose(info, Reason.SIZE)
+    removals = [chosen[seq] for seq in sorted(chosen)]
+    return Plan(removals, used > limit_bytes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,39 +115,29 @@ class Maintenance:
 
     def __init__(
         self,
-        log: Log,
-        journal: Journal,
-        segments: SegmentFolder,
+        held: Holdings,
         budget: Budget | None,
-        *,
-        settings: StoreSettings,
-        clock: Clock,
-        pool: Pool,
-        metrics: StoreMetrics,
+        filling: Filling,
         damaged: set[int],
-        seal_soon: Callable[[], None],
-        open_bytes: Callable[[], int],
-        seal_waits: Callable[[], bool],
         make_room: Callable[[int], None],
     ) -> None:
-        self._log = log
-        self._journal = journal
-        self._segments = segments
+        """`damaged`: segments to keep aside. `make_room` hears how much the disk lacks."""
+        self._log = held.log
+        self._journal = held.journal
+        self._segments = held.segments
         self._budget = budget
         self._whole = budget is not None and budget.whole_folder
-        self._settings = settings
-        self._clock = clock
-        self._metrics = metrics
+        self._settings = held.settings
+        self._clock = held.env.clock
+        self._metrics = held.metrics
+        self._filling = filling
         self._damaged = damaged
-        self._seal_soon = seal_soon
-        self._open_bytes = open_bytes
-        self._seal_waits = seal_waits
         self._make_room = make_room
         self._looked_at = -math.inf
         self._disk_is_short = False
         self._limit = math.inf if budget is None else 0.0
         self._is_granted = budget is None  # else nothing is taken, and nothing goes either
-        self._log_limit = math.inf if settings.max_log_bytes is None else settings.max_log_bytes
+        self._log_limit = held.settings.max_log_bytes or math.inf
         self._doomed: dict[int, _Doomed] = {}
         self._freed = Commit()
         self._lacking = 0  # bytes that an append waits for
@@ -103,8 +145,8 @@ class Maintenance:
         self._enough = True  # whether there was room for them at the last look
         self._stopped = False
         self._admission = threading.Lock()
-        self._job = Job(pool, self._run)
-        self._timers = Timers(pool)
+        self._job = Job(held.env.upkeep, self._run)
+        self._timers = Timers(held.env.upkeep)
 
     def start(self) -> None:
         """Looks now, and then every second while there is something to keep."""
@@ -173,7 +215,9 @@ class Maintenance:
         """
         if not self._whole:
             return 0
-        return self._zeros + self._journal.size + max(self._open_bytes(), self._log.disk_bytes)
+        return (
+            self._zeros + self._journal.size + max(self._filling.open.nbytes, self._log.disk_bytes)
+        )
 
     @property
     def _zeros(self) -> int:
@@ -199,7 +243,7 @@ class Maintenance:
 
         A log that has the whole disk can never become segments, nor can it go.
         """
-        if self._seal_waits():
+        if self._filling.waits_for_space:
             return False
         now = self._clock.monotonic()
         if now - self._looked_at >= LOOK_S:
@@ -244,7 +288,7 @@ class Maintenance:
             freed.settle(min(left, TICK_S))
 
     def _why_no_room(self, size: int) -> str:
-        if self._seal_waits() or self._disk_is_short:
+        if self._filling.waits_for_space or self._disk_is_short:
             return "the disk is full"
         if self._log.disk_bytes + size > self._log_limit:
             return f"{self._log.disk_bytes} bytes of the log wait to be sealed"
@@ -353,6 +397,8 @@ class Maintenance:
                 self._doomed[segment_seq] = replace(doomed, recorded=recorded)
                 raise
         self._journal.flush()
+        # Every answer for it, and its removal, are durable: a restart finds nobody who waits for
+        # what goes here, or finds it noted as dropped.
         for segment_seq in list(self._doomed):
             if segment_seq in self._damaged:
                 self._segments.keep_aside(segment_seq)
@@ -367,7 +413,7 @@ class Maintenance:
             self._log.flush()
             self._log.enforce_retention()
         if not self._fits(lacking):
-            self._seal_soon()
+            self._filling.seal_soon()
 
     def _fits(self, lacking: int) -> bool:
         """Once everything that is doomed is gone."""

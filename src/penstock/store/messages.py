@@ -23,7 +23,7 @@ from penstock.model.errors import Damaged, InvalidBundle, PenstockError, Unsuppo
 from penstock.segment.dictionaries import holds_dictionary
 
 if TYPE_CHECKING:
-    from penstock.log.batch import Buffer
+    from penstock.log.group_commit import Buffer
 
 Piece: TypeAlias = bytes | memoryview
 VERSION: Final = 1

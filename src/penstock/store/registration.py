@@ -1,8 +1,7 @@
-"""Who subscribes: the half of a store that registers, pauses and forgets subscribers, durably."""
+"""Who subscribes to a store: registers, pauses and forgets subscribers, durably."""
 
 from __future__ import annotations
 
-import abc
 import contextlib
 from typing import TYPE_CHECKING, Literal
 
@@ -14,47 +13,36 @@ from penstock.store.status import SubscriberStatus, subscriber_status
 from penstock.store.subscribers import Subscription
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from penstock.log import Commit
-    from penstock.model.clock import Clock
     from penstock.store.format import Event
+    from penstock.store.holdings import Holdings
     from penstock.store.hub import Hub
-    from penstock.store.journal import Journal
 
 Start = Literal["earliest", "latest"] | int
 NAME_BYTES = 255
 
 
-class Registration(abc.ABC):
-    """Knows the subscribers of one store."""
+class Registration:
+    """Knows the subscribers of one store; what its methods promise, `Store`'s say."""
 
-    _clock: Clock
-    _hub: Hub
-    _journal: Journal
-
-    @abc.abstractmethod
-    def _check(self) -> None:
-        """Raises when the store is over."""
-
-    @abc.abstractmethod
-    def _ask_for_maintenance(self) -> None:
-        """Something may have become removable."""
+    def __init__(
+        self, held: Holdings, hub: Hub, check: Callable[[], None], on_settled: Callable[[], None]
+    ) -> None:
+        """`check` raises when the store is over; `on_settled` hears that something may go."""
+        self._clock = held.env.clock
+        self._journal = held.journal
+        self._hub = hub
+        self._check = check
+        self._on_settled = on_settled
 
     def subscribe(self, name: str, start: Start = "earliest") -> Subscription:
-        """Registers the subscriber if it is new, activates it, and returns a way to its bundles.
-
-        `start` is where a new one begins: with the oldest segment, with what is sealed from now
-        on, or with a segment_seq. One that is known goes on where it was.
-        """
         self.register(name, start)
         self.activate(name)
         return Subscription(self._hub, self._hub.feed(name))
 
     def visit(self, name: str, start: Start = "earliest") -> Subscription:
-        """As `subscribe`, but a new name becomes known with its first answer, durably with that.
-
-        Until then nothing is kept for it, and when everybody who visits under it has gone nothing
-        of it is left: a name that was mistyped costs nothing.
-        """
         _check_name(name)
         with self._journal.lock:
             self._check()
@@ -64,7 +52,6 @@ class Registration(abc.ABC):
         return self.subscribe(name, start)
 
     def register(self, name: str, start: Start = "earliest") -> bool:
-        """Makes the name known, durably: from now on everything is kept for it. False: it was."""
         _check_name(name)
         with self._journal.lock:
             self._check()
@@ -77,16 +64,14 @@ class Registration(abc.ABC):
             self._hub.adopt(number)
             self._journal.compact()  # so that two files know of it
         self._wait_or_undo(commit, Unregistered(number))
-        self._ask_for_maintenance()  # what it does not want may now be nobody's
+        self._on_settled()  # what it does not want may now be nobody's
         return True
 
     def is_registered(self, name: str) -> bool:
-        """Whether everything is kept for it until it has answered."""
         with self._journal.lock:
             return self._journal.state.named(name) is not None
 
     def unregister(self, name: str) -> None:
-        """Forgets the subscriber for good; what was kept for it alone may go."""
         with self._journal.lock:
             self._check()
             number = self._known(name)
@@ -95,19 +80,16 @@ class Registration(abc.ABC):
             self._hub.forget(number)
         commit.wait()
         self._journal.flush()
-        self._ask_for_maintenance()
+        self._on_settled()
 
     def activate(self, name: str) -> None:
-        """Lets a registered subscriber receive."""
         self._set_active(name, active=True)
 
     def deactivate(self, name: str) -> None:
-        """Takes back what it holds and delivers nothing; everything is kept for it."""
         self._set_active(name, active=False)
         self._hub.pause(self._hub.feed(name))
 
     def reset(self, name: str, start: Start = "earliest") -> None:
-        """Begins anew from `start`, with what is still there."""
         with self._journal.lock:
             self._check()
             number, again = self._known(name), self._journal.state.next_subscriber
@@ -118,7 +100,7 @@ class Registration(abc.ABC):
             commit = self._journal.compact()
         commit.wait()
         self._journal.flush()
-        self._ask_for_maintenance()
+        self._on_settled()
 
     def acknowledge_through(
         self,
@@ -127,13 +109,6 @@ class Registration(abc.ABC):
         end_offset: int | None = None,
         sealed_at_ns: int | None = None,
     ) -> int:
-        """Acks every bundle up to and with that segment, durably; says how many had no outcome.
-
-        With `end_offset` and `sealed_at_ns` those of segments alone that end there or before, and
-        were sealed then or before.
-
-        For a subscriber that reads the segments' files by itself, whose every word is final.
-        """
         with self._journal.lock:
             self._check()
             state, number = self._journal.state, self._known(name)
@@ -156,11 +131,10 @@ class Registration(abc.ABC):
                 )
             )
         commit.wait()
-        self._ask_for_maintenance()
+        self._on_settled()
         return sum(bits.bit_count() for bits in missing.values())
 
     def subscribers(self) -> list[SubscriberStatus]:
-        """Every subscriber and its progress."""
         now_ns = self._clock.wall_ns()
         with self._journal.lock:
             state = self._journal.state

@@ -5,16 +5,15 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING
 
-from penstock.log.pool import shared_pool
+from penstock.log import Environment
 from penstock.log.survey import survey_log
 from penstock.log.verify import repair_log
 from penstock.metrics import Metrics
 from penstock.model.errors import Damaged
 from penstock.model.settings import MIB, Durability
 from penstock.segment import SegmentReader, segment_name
-from penstock.store.ack_log import LOG_NAME, AckLog
+from penstock.store.ack_log import LOG_NAME, AckLog, Journal
 from penstock.store.format import Answered, Outcome, Reason, Removed
-from penstock.store.journal import Journal
 from penstock.store.recovery import Recovered, recover
 from penstock.store.state import StoreState, all_of, runs
 
@@ -40,16 +39,9 @@ def closed_journal(files: Files, folder: Path, clock: Clock) -> Iterator[tuple[J
         found = recover(files, folder, folder / "segments")
         if not found.certain:
             found.never_repeat(_log_end(files, folder / "log", clock))
-        acks = AckLog(
-            folder,
-            found.next_event,
-            Durability.SYNC,
-            name=str(folder / LOG_NAME),
-            files=files,
-            clock=clock,
-            pool=shared_pool(),
-            metrics=Metrics().for_log(LOG_NAME),
-        )
+        env = Environment(files=files, clock=clock, metrics=Metrics())
+        name = str(folder / LOG_NAME)
+        acks = AckLog(folder, found.next_event, Durability.SYNC, env, name=name)
         journal = Journal(found.state, acks, compact_bytes=MIB)
         with contextlib.closing(journal):
             journal.compact().wait()

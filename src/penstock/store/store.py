@@ -8,43 +8,31 @@ import copy
 import functools
 import logging
 import os
-import random
 import threading
 import weakref
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
-from penstock.log import Log
-from penstock.log.pool import shared_pool
-from penstock.metrics import Metrics, shared_metrics
+from penstock.log import Environment
 from penstock.model.bundle import Bundle
-from penstock.model.clock import Clock, SystemClock
 from penstock.model.errors import (
-    DiskFull,
     InvalidArgument,
     PenstockError,
     StoreClosed,
     StoreFull,
     StoreStopped,
 )
-from penstock.model.settings import KIB, SizePolicy, StoreSettings
+from penstock.model.settings import KIB, StoreSettings
 from penstock.model.slots import OTAP, SlotTable
-from penstock.storage.files import LocalFiles
-from penstock.store.ack_log import AckLog
 from penstock.store.budget import Budget, EvenShare
 from penstock.store.decoding import Decoder, PlainDecoder
 from penstock.store.filling import Filling
-from penstock.store.format import Reason, Registered, Removed
+from penstock.store.holdings import Holdings
 from penstock.store.hub import Hub
-from penstock.store.jobs import shared_upkeep, shared_workers
-from penstock.store.journal import Journal
 from penstock.store.maintenance import Maintenance
-from penstock.store.memory import MemoryBound, shared_memory_bound
 from penstock.store.messages import encode_bundle, encode_raw
-from penstock.store.recovery import Problem, recover
 from penstock.store.registration import Registration
-from penstock.store.segments import SegmentFolder
 from penstock.store.status import StoreStatus
 
 if TYPE_CHECKING:
@@ -52,17 +40,21 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from penstock.log import Append
-    from penstock.log.batch import Buffer
-    from penstock.log.pool import Pool
+    from penstock.log.group_commit import Buffer
     from penstock.model.errors import LogPoisoned, StoreUnavailable
     from penstock.segment import SegmentInfo, SegmentReader, StoredBundle
-    from penstock.storage.files import Files, Lock
-    from penstock.store.state import StoreState
+    from penstock.store.registration import Start
+    from penstock.store.status import SubscriberStatus
+    from penstock.store.subscribers import Subscription
 
 _LOG = logging.getLogger(__name__)
+FREE_BYTES = 1024 * KIB
+"""The least that is freed when the disk is full: not each message is to wait for a removal."""
+CLOSE_S = 20.0
+"""How long closing waits for the last seal."""
 
 
-class Store(Registration):
+class Store:
     """Takes bundles, keeps them, and delivers them to every subscriber. Safe from any thread.
 
     Durability: `append` is as durable as its log (`Durability`, by default after fdatasync).
@@ -73,162 +65,42 @@ class Store(Registration):
 
     def __init__(
         self,
-        folder: Path,
-        settings: StoreSettings,
-        *,
-        name: str,
-        files: Files,
-        clock: Clock,
-        pool: Pool,
-        workers: Pool,
-        upkeep: Pool,
-        metrics: Metrics,
-        memory: MemoryBound,
+        held: Holdings,
         decoder: Decoder,
         slots: SlotTable,
         budget: Budget | None,
-        jitter: random.Random,
-        lock: Lock,
-        least_offset: int,
-        keep_for: Sequence[str],
-        registered: Sequence[str],
         make_room: Callable[[int], None] | None,
     ) -> None:
-        """Use `Store.open`."""
-        self.name = name
-        self.folder = folder
-        self.settings = settings
+        """Use `Store.open`. What is on disk is open; here the parts begin that work on it."""
+        self.name = held.name
+        self.folder = held.folder
+        self.settings = held.settings
         self.slots = slots
-        self._clock = clock
-        self._lock_file = lock
+        self.log = held.log
+        self.problems = held.problems
+        """What was not as it should be when the store was opened."""
+        self._held = held
+        self._journal = held.journal
         self._failure: StoreUnavailable | None = None
         self._closing = False
-        _alive.add(self)
-        found = recover(files, folder, folder / "segments")
-        self.problems: tuple[Problem, ...] = tuple(found.problems)
-        """What was not as it should be when the store was opened."""
-        state = found.state
-        _make_known(state, registered)
-        self._segments = SegmentFolder(files, folder / "segments")
-        self.log = self._with_room(
-            state,
-            lambda: Log.open(
-                folder / "log",
-                settings.log,
-                name=name,
-                files=files,
-                clock=clock,
-                pool=pool,
-                metrics=metrics,
-                least_offset=max(state.sealed_offset, least_offset),
-            ),
-        )
-        for party in keep_for:
-            self.log.keep_for(party)
-        self.problems += tuple(Problem(f"log/{lost.file}", str(lost)) for lost in self.log.lost)
-        found.never_repeat(self.log.end_offset)
-        acks = AckLog(
-            folder,
-            found.next_event,
-            settings.log.durability,
-            name=f"{name}/ack.log",
-            files=files,
-            clock=clock,
-            pool=pool,
-            metrics=metrics.for_log(f"{name}/ack.log"),
-            on_poisoned=self._stop_without_answers,
-        )
-        self._upkeep = upkeep
-        self._make_room = make_room
-        self._journal = Journal(state, acks, settings.ack_log_bytes)
-        try:
-            # A new ack.log with the recovered state. Invariant: those of `registered` are durable
-            # in it before anything is delivered, or removed for being delivered.
-            self._with_room(state, lambda: self._journal.compact().wait())
-            self._begin(clock, workers, metrics, memory, decoder, slots, budget, jitter)
-        except BaseException:
-            self.log.close()
-            acks.close()
-            raise
-
-    def _begin(
-        self,
-        clock: Clock,
-        workers: Pool,
-        metrics: Metrics,
-        memory: MemoryBound,
-        decoder: Decoder,
-        slots: SlotTable,
-        budget: Budget | None,
-        jitter: random.Random,
-    ) -> None:
-        self._metrics = metrics.for_store(self.name)
-        self._hub = Hub(
-            self._journal,
-            self._segments,
-            self.settings,
-            clock=clock,
-            random=jitter,
-            pool=self._upkeep,
-            check=self._check,
-            on_settled=self._ask_for_maintenance,
-        )
+        make_room = make_room or self.free
+        self._hub = Hub(held, self._check, self._settled)
+        self._registration = Registration(held, self._hub, self._check, self._settled)
         self._filling = Filling(
-            self.log,
-            self._journal,
-            self._segments,
-            store_id=self._journal.state.store_id,
-            decoder=decoder,
-            slots=slots,
-            settings=self.settings,
-            aside_folder=self.folder / "aside",
-            clock=clock,
-            pool=workers,
-            memory=memory,
-            metrics=self._metrics,
+            held,
+            decoder,
+            slots,
             is_tight=lambda size: not self._maintenance.has_room(size),
-            on_disk_full=self._make_room or self.free,
+            on_disk_full=make_room,
             on_sealed=self._sealed,
             on_failed=self._fail,
         )
-        self._maintenance = Maintenance(
-            self.log,
-            self._journal,
-            self._segments,
-            budget,
-            settings=self.settings,
-            clock=clock,
-            pool=self._upkeep,
-            metrics=self._metrics,
-            damaged=self._hub.damaged,
-            seal_soon=self._filling.seal_soon,
-            open_bytes=lambda: self._filling.open.nbytes,
-            seal_waits=lambda: self._filling.waits_for_space,
-            make_room=self._make_room or self.free,
-        )
-        self._metrics.gauges = self._gauges
+        self._maintenance = Maintenance(held, budget, self._filling, self._hub.damaged, make_room)
+        self._journal.on_poisoned(self._stop_without_answers)
+        held.metrics.gauges = self._gauges
+        _alive.add(self)
         self._filling.start()
         self._maintenance.start()
-
-    def _with_room(self, state: StoreState, act: Callable[[], _T]) -> _T:
-        """What `act` gives; while the disk is full for it, what may go makes room."""
-        for info, reason in self._expendable(state):
-            try:
-                return act()
-            except DiskFull:
-                # Should it crash before that is noted, who lacks the segment has it as lost.
-                state.apply(Removed(reason, info.segment_seq, info.end_offset))
-                self._segments.remove(info.segment_seq)
-                _LOG.warning("%s: on a full disk it drops segment %d", self.name, info.segment_seq)
-        return act()
-
-    def _expendable(self, state: StoreState) -> list[tuple[SegmentInfo, Reason]]:
-        """What may go for want of room, in this order: what everybody has, then by policy."""
-        segments = list(state.segments.values())
-        complete = [(info, Reason.ACKED) for info in segments if state.is_complete(info)]
-        if self.settings.size_policy is not SizePolicy.DROP_OLDEST:
-            return complete
-        return complete + [(i, Reason.SIZE) for i in segments if not state.is_complete(i)]
 
     def disown(self) -> None:
         """In a forked child, where it belongs to the parent."""
@@ -248,14 +120,7 @@ class Store(Registration):
         decoder: Decoder | None = None,
         slots: SlotTable = OTAP,
         budget: Budget | None = None,
-        files: Files | None = None,
-        clock: Clock | None = None,
-        pool: Pool | None = None,
-        workers: Pool | None = None,
-        upkeep: Pool | None = None,
-        metrics: Metrics | None = None,
-        memory: MemoryBound | None = None,
-        jitter: random.Random | None = None,
+        env: Environment | None = None,
         least_offset: int = 0,
         keep_for: Sequence[str] = (),
         registered: Sequence[str] = (),
@@ -269,37 +134,22 @@ class Store(Registration):
         known from the first segment on: none goes that one of them has not had. `make_room` is told
         how many bytes the disk itself lacks, in place of `free`; it must be quick.
         """
-        folder = Path(folder).absolute()
-        files, settings = files or LocalFiles(), settings or StoreSettings()
+        folder, settings = Path(folder).absolute(), settings or StoreSettings()
         if budget is None and settings.budget_bytes is not None:
             budget = EvenShare(settings.budget_bytes)
-        settings = _with_small_log_files(settings, budget)
-        files.make_folder(folder / "segments")
-        lock = files.lock(folder / ".lock")
+        held = Holdings.open(
+            folder,
+            _with_small_log_files(settings, budget),
+            name or str(folder),
+            env or Environment(),
+            least_offset=least_offset,
+            keep_for=keep_for,
+            registered=registered,
+        )
         try:
-            return cls(
-                folder,
-                settings,
-                name=name or str(folder),
-                files=files,
-                clock=clock or SystemClock(),
-                pool=pool or shared_pool(),
-                workers=workers or shared_workers(),
-                upkeep=upkeep or workers or shared_upkeep(),
-                metrics=metrics or shared_metrics(),
-                memory=memory or shared_memory_bound(),
-                decoder=decoder or PlainDecoder(),
-                slots=slots,
-                budget=budget,
-                jitter=jitter or random.Random(),
-                lock=lock,
-                least_offset=least_offset,
-                keep_for=keep_for,
-                registered=registered,
-                make_room=make_room,
-            )
+            return cls(held, decoder or PlainDecoder(), slots, budget, make_room)
         except BaseException:
-            lock.release()
+            held.close()
             raise
 
     def close(self) -> None:
@@ -326,12 +176,8 @@ class Store(Registration):
         self._filling.stop()
         self._maintenance.stop()
         self._hub.wake_all()
-        self._segments.forget()
-        self._metrics.gauges = None
-        with contextlib.ExitStack() as stack:
-            stack.callback(self._lock_file.release)
-            stack.callback(self.log.close)
-            stack.callback(self._journal.close)
+        self._held.metrics.gauges = None
+        self._held.close()
 
     def __enter__(self) -> Store:
         return self
@@ -393,14 +239,15 @@ class Store(Registration):
         """
         self._check()
         self.log.flush()
-        until = None if timeout is None else self._clock.monotonic() + timeout
+        clock = self._held.env.clock
+        until = None if timeout is None else clock.monotonic() + timeout
         target = self.log.end_offset
         while True:
             changed = self._filling.seal_through(target)
             if self._filling.sealed_through >= target:
                 return
             self._check()
-            left = None if until is None else until - self._clock.monotonic()
+            left = None if until is None else until - clock.monotonic()
             if left is not None and left <= 0:
                 raise TimeoutError("the last messages are not sealed yet")
             changed.settle(1.0 if left is None else min(left, 1.0))
@@ -408,6 +255,68 @@ class Store(Registration):
     async def flush_async(self) -> None:
         """`flush` for coroutines."""
         await asyncio.to_thread(self.flush)
+
+    # --- subscribers ---------------------------------------------------------------------------
+
+    def subscribe(self, name: str, start: Start = "earliest") -> Subscription:
+        """Registers the subscriber if it is new, activates it, and returns a way to its bundles.
+
+        `start` is where a new one begins: with the oldest segment, with what is sealed from now
+        on, or with a segment_seq. One that is known goes on where it was.
+        """
+        return self._registration.subscribe(name, start)
+
+    def visit(self, name: str, start: Start = "earliest") -> Subscription:
+        """As `subscribe`, but a new name becomes known with its first answer, durably with that.
+
+        Until then nothing is kept for it, and when everybody who visits under it has gone nothing
+        of it is left: a name that was mistyped costs nothing.
+        """
+        return self._registration.visit(name, start)
+
+    def register(self, name: str, start: Start = "earliest") -> bool:
+        """Makes the name known, durably: from now on everything is kept for it. False: it was."""
+        return self._registration.register(name, start)
+
+    def is_registered(self, name: str) -> bool:
+        """Whether everything is kept for it until it has answered."""
+        return self._registration.is_registered(name)
+
+    def unregister(self, name: str) -> None:
+        """Forgets the subscriber for good; what was kept for it alone may go."""
+        self._registration.unregister(name)
+
+    def activate(self, name: str) -> None:
+        """Lets a registered subscriber receive."""
+        self._registration.activate(name)
+
+    def deactivate(self, name: str) -> None:
+        """Takes back what it holds and delivers nothing; everything is kept for it."""
+        self._registration.deactivate(name)
+
+    def reset(self, name: str, start: Start = "earliest") -> None:
+        """Begins anew from `start`, with what is still there."""
+        self._registration.reset(name, start)
+
+    def acknowledge_through(
+        self,
+        name: str,
+        segment_seq: int,
+        end_offset: int | None = None,
+        sealed_at_ns: int | None = None,
+    ) -> int:
+        """Acks every bundle up to and with that segment, durably; says how many had no outcome.
+
+        With `end_offset` and `sealed_at_ns` those of segments alone that end there or before, and
+        were sealed then or before.
+
+        For a subscriber that reads the segments' files by itself, whose every word is final.
+        """
+        return self._registration.acknowledge_through(name, segment_seq, end_offset, sealed_at_ns)
+
+    def subscribers(self) -> list[SubscriberStatus]:
+        """Every subscriber and its progress."""
+        return self._registration.subscribers()
 
     # --- reading -------------------------------------------------------------------------------
 
@@ -422,7 +331,7 @@ class Store(Registration):
         info = self._journal.state.segments.get(segment_seq)
         if info is None:
             raise FileNotFoundError(f"{self.name} has no segment {segment_seq}")
-        return self._segments.reader(info)
+        return self._held.segments.reader(info)
 
     def snapshot(self) -> tuple[tuple[SegmentInfo, ...], list[StoredBundle]]:
         """The sealed segments and the bundles of the open one: each bundle exactly once."""
@@ -499,24 +408,17 @@ class Store(Registration):
         stopped = StoreStopped(f"the store stopped: {poisoned}")
         stopped.__cause__ = poisoned
         self._failure = self._failure or stopped
-        self._upkeep.submit(functools.partial(self._fail, stopped))
+        self._held.env.upkeep.submit(functools.partial(self._fail, stopped))
 
     def _sealed(self) -> None:
         self._hub.wake_all()
         self._maintenance.sealed()
 
-    def _ask_for_maintenance(self) -> None:
+    def _settled(self) -> None:
         self._maintenance.ask()
 
     def _gauges(self) -> list[tuple[str, tuple[str, ...], float]]:
         return self.status().gauges()
-
-
-FREE_BYTES = 1024 * KIB
-"""The least that is freed when the disk is full: not each message is to wait for a removal."""
-_T = TypeVar("_T")
-CLOSE_S = 20.0
-"""How long closing waits for the last seal."""
 
 
 def _with_small_log_files(settings: StoreSettings, budget: Budget | None) -> StoreSettings:
@@ -525,14 +427,6 @@ def _with_small_log_files(settings: StoreSettings, budget: Budget | None) -> Sto
     most = [max(64 * KIB, limit // 8) for limit in limits if limit is not None]
     log = replace(settings.log, rotate_bytes=min([settings.log.rotate_bytes, *most]))
     return replace(settings, log=log)
-
-
-def _make_known(state: StoreState, names: Sequence[str]) -> None:
-    """Registers who is not yet, from the oldest segment that is there."""
-    for name in names:
-        if state.named(name) is None:
-            start = next(iter(state.segments), state.next_seq)
-            state.apply(Registered(state.next_subscriber, start, name))
 
 
 def _disown_all() -> None:

@@ -19,6 +19,8 @@ from penstock.lake.rows import Origin
 from penstock.lake.schemas import TABLES, signal_of
 from penstock.lake.settings import LakeSettings
 from penstock.lake.tables import Lake
+from penstock.log import Environment
+from penstock.log.environment import MemoryBound
 from penstock.metrics import Metrics
 from penstock.model.positions import Position
 from penstock.pipeline import offsets
@@ -29,7 +31,6 @@ from penstock.pipeline.flush.settings import FlushSettings
 from penstock.pipeline.flush.stream import claimed
 from penstock.storage import DataDirectory
 from penstock.store import Store
-from penstock.store.memory import MemoryBound
 from tests.lake.rows.comparable import comparable
 from tests.lake.rows.oracle import expected_rows
 from tests.pipeline.helpers import MORNING_NS, TRACES, WAIT_S, Data
@@ -61,7 +62,7 @@ def logs(*bodies: str, start_ns: int = MORNING_NS) -> bytes:
 def seal_bundles(data: Data, *bundles: Bundle, topic: Topic = TRACES) -> None:
     """One segment, with each of them as a bundle of its own: requests that come together share."""
     folder = DataDirectory(data.root).partition(topic, 0).folder
-    with Store.open(folder, metrics=Metrics(), memory=MemoryBound()) as store:
+    with Store.open(folder, env=Environment(metrics=Metrics(), memory=MemoryBound())) as store:
         for bundle in bundles:
             store.append(bundle)
         store.flush(WAIT_S)

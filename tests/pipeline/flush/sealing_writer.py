@@ -15,12 +15,12 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from penstock.log.environment import Environment, MemoryBound
 from penstock.metrics import Metrics
 from penstock.model.settings import SegmentSettings, StoreSettings
 from penstock.otel import Signal
 from penstock.storage import DataDirectory
 from penstock.store import Store
-from penstock.store.memory import MemoryBound
 from penstock.store.outside import LAKE, DeliveredFile, acknowledge
 from tests.patience import PATIENCE_S
 from tests.pipeline.flush.helpers import logs
@@ -51,7 +51,10 @@ def log_request(number: int) -> bytes:
 def opened(data_dir: Path, topic: Topic) -> Iterator[Store]:
     """The store of a topic's partition 0."""
     folder = DataDirectory(data_dir).partition(topic, 0).folder
-    parts: dict[str, Any] = {"metrics": Metrics(), "memory": MemoryBound(), "name": f"{topic}/0"}
+    parts: dict[str, Any] = {
+        "env": Environment(metrics=Metrics(), memory=MemoryBound()),
+        "name": f"{topic}/0",
+    }
     decoder = RequestDecoder(Signal(topic.name))
     settings = StoreSettings(segment=SegmentSettings(max_open_s=100_000.0))
     with Store.open(folder, settings, decoder=decoder, registered=[LAKE], **parts) as store:

@@ -15,6 +15,8 @@ import shutil
 import time
 from typing import TYPE_CHECKING, Any, Final
 
+from penstock.log import Environment
+from penstock.log.pool import shared_upkeep
 from penstock.model.errors import (
     DiskFull,
     MetadataUnavailable,
@@ -32,7 +34,6 @@ from penstock.server.keeping.residents import Asleep, Residents
 from penstock.server.keeping.topics import describe
 from penstock.server.refusals import Cause, Refusal, refusal_of, unavailable
 from penstock.store import Store
-from penstock.store.jobs import shared_upkeep
 from penstock.store.outside import LAKE, DeliveredFile
 from penstock.store.size_cap import SizeCap
 from penstock.store.store import FREE_BYTES
@@ -414,7 +415,7 @@ class Stores:
             name=name,
             decoder=self._decoders[signal],
             budget=cap,
-            metrics=self._metrics,
+            env=Environment(metrics=self._metrics),
             make_room=self._make_room,
             registered=_own_subscribers(self._config),
             **archived,
