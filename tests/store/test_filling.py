@@ -375,7 +375,7 @@ def test_a_log_that_is_full_does_not_stop_the_store(tmp_path: Path, faulty: Faul
         store.append(bundle(2))
         wait_until(lambda: fault.hits)
         store._filling.seal_soon()
-        wait_until(lambda: store._metrics.value(names.STORE_SEAL_FAILURES) > 1)
+        wait_until(lambda: store._held.metrics.value(names.STORE_SEAL_FAILURES) > 1)
         assert store.failure is None
         faulty.heal()
         wait_until(lambda: store.log.end_offset == 2)
