@@ -16,7 +16,7 @@ from penstock.metrics import Metrics
 from penstock.model.clock import SystemClock
 from penstock.otel import Signal
 from penstock.server.configuration.config import Config, load
-from penstock.server.keeping.on_disk import stores as stores_module
+from penstock.server.keeping import stores as stores_module
 from penstock.server.keeping.stores import Stores
 from penstock.server.receiving.ingest import Ingest
 from penstock.server.receiving.repeats import Repeats
