@@ -14,16 +14,16 @@ from penstock.metrics import Metrics
 from penstock.model import Topic
 from penstock.model.settings import Durability, LogSettings, SegmentSettings, StoreSettings
 from penstock.otel import Signal, decode_requests
-from penstock.pipeline.segments import DirectorySegments
 from penstock.storage import DataDirectory
 from penstock.store import Store
 from penstock.store.decoding import Decoded
+from penstock.tiers.segments import DirectorySegments
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from penstock.pipeline.segments import Segment
+    from penstock.tiers.segments import Segment
 
 TRACES = Topic("default", "traces")
 REQUEST_SPANS = 500

@@ -20,7 +20,7 @@ from penstock.pipeline.descriptors import descriptor_rows
 from penstock.pipeline.feeds import DirectoryFeed
 from penstock.pipeline.flush.batch import Flush
 from penstock.pipeline.flush.settings import FlushSettings
-from penstock.pipeline.segments import DirectorySegments
+from penstock.tiers.segments import DirectorySegments
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -17,14 +17,14 @@ import pyarrow.parquet as pq
 from harness import Row
 from lake_data import seal
 from lake_routes import few_rounds, lake_at, pieces, spark, spark_rows, write_with_spark
+from penstock.lake.identity import SPAN_IDENTITY, identities
 from penstock.lake.tables import Lake
 from penstock.lake.target import Target
-from penstock.pipeline.flush.identity import SPAN_IDENTITY, identities
 from penstock.pipeline.flush.repeat_window import RepeatWindow
 from penstock.pipeline.flush.rewrite import unwanted_rows
 from penstock.pipeline.flush.task import Work, write_group
-from penstock.pipeline.segments import DirectorySegments
 from penstock.pipeline.tasks import run_in_tasks
+from penstock.tiers.segments import DirectorySegments
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from harness import Measure, Run
     from lake_data import Sealed
     from penstock.model.bundle import Bundle
-    from penstock.pipeline.segments import Segment
+    from penstock.tiers.segments import Segment
 
 MASTER = "local[2]"
 FILES = LocalFiles()

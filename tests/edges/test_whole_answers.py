@@ -11,8 +11,8 @@ import pytest
 
 from penstock.lake.glance import forget
 from penstock.query import segments, tiers
-from penstock.query.pieces import Pieces
-from penstock.query.tails import Tails
+from penstock.tiers.pieces import Pieces
+from penstock.tiers.tails import Tails
 from tests.cli.running import Answer, run
 from tests.pipeline.flush.helpers import without_spark
 from tests.pipeline.helpers import Data, spans, trace_id

@@ -6,11 +6,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from penstock.otel import Signal
-from penstock.pipeline.segments import Segment, State
+from penstock.tiers.segments import Segment, State
 
 if TYPE_CHECKING:
-    from penstock.pipeline.offsets import Position, Positions
     from penstock.segment import SegmentReader
+    from penstock.tiers.offsets import Position, Positions
 
 KEY = "/default/traces/0"
 OTHER = "/default/traces/1"

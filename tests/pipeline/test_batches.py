@@ -6,7 +6,7 @@ import pytest
 
 from penstock.model.settings import KIB
 from penstock.pipeline.batches import Admission, before, grouped, segments_between
-from penstock.pipeline.offsets import Position, positions_after
+from penstock.tiers.offsets import Position, positions_after
 from tests.pipeline.listing import KEY, OTHER, Listing, damaged, segment, seqs
 
 START = {KEY: Position(3, 30)}

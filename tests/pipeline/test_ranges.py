@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 
 from penstock.pipeline.ranges import origin_ranges, time_ranges
-from penstock.pipeline.segments import DirectorySegments
+from penstock.tiers.segments import DirectorySegments
 from tests.pipeline.helpers import DAY_NS, LOGS, METRICS, Data, spans
 from tests.pipeline.listing import damaged, segment
 from tests.server import samples

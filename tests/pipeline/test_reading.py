@@ -17,9 +17,9 @@ from penstock.model.errors import Damaged, OffsetUnavailable
 from penstock.otel import Signal
 from penstock.pipeline.descriptors import DESCRIPTORS
 from penstock.pipeline.filters import Predicate
-from penstock.pipeline.offsets import Position
 from penstock.pipeline.reading import DescriptorReading, TableReading
-from penstock.pipeline.segments import DirectorySegments
+from penstock.tiers.offsets import Position
+from penstock.tiers.segments import DirectorySegments
 from tests.otel.samples import encoded, full_request
 from tests.pipeline.helpers import LOGS, TRACES, Data, named, spans
 from tests.server import samples

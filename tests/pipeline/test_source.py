@@ -17,8 +17,8 @@ from penstock.model import Topic
 from penstock.model.errors import InvalidArgument
 from penstock.pipeline.filters import Predicate
 from penstock.pipeline.reading import TableReading
-from penstock.pipeline.segments import DirectorySegments
 from penstock.pipeline.source import PenstockSource
+from penstock.tiers.segments import DirectorySegments
 from tests.otel.samples import encoded, full_request
 from tests.pipeline.helpers import DAY_NS, Data, named, names, spans, trace_id
 from tests.store.helpers import flip

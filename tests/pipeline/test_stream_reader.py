@@ -16,10 +16,10 @@ from pyspark.sql.streaming.datasource import (
 
 from penstock.pipeline.descriptors import DESCRIPTORS
 from penstock.pipeline.filters import Predicate
-from penstock.pipeline.offsets import Position, encode_positions
 from penstock.pipeline.options import SourceOptions
 from penstock.pipeline.reading import DescriptorReading
 from penstock.pipeline.stream import SegmentStreamReader
+from penstock.tiers.offsets import Position, encode_positions
 from tests.pipeline.listing import KEY, OTHER, Listing, segment
 
 EVERYTHING = ReadAllAvailable()

@@ -15,8 +15,8 @@ from penstock.lake import glance as glancing
 from penstock.lake import metadata
 from penstock.model.errors import AnswerIncomplete, InvalidArgument
 from penstock.query import engine
-from penstock.query.tiers import Tier
 from penstock.storage import DataDirectory
+from penstock.tiers.look import Tier
 from tests.cli.running import run
 from tests.pipeline.flush.helpers import lake_files
 from tests.pipeline.helpers import TRACES, Data, spans

@@ -15,8 +15,8 @@ from penstock.lake.settings import LakeSettings
 from penstock.model.errors import AnswerIncomplete
 from penstock.otel import Signal
 from penstock.server.querying import snapshot
-from penstock.server.querying.fresh_rows import Fresh
 from penstock.server.querying.snapshot import take_snapshot
+from penstock.tiers.fresh_rows import Fresh
 from tests.pipeline.flush.helpers import Plain, without_spark
 from tests.pipeline.helpers import TRACES, Data, spans
 from tests.query.helpers import cold, hot, named, warm

@@ -30,8 +30,8 @@ def installed(extra: str = "spark") -> Iterator[None]:
 def directory_feeds(configs: Sequence[Config], old_positions: str) -> list[Feed]:
     """The data directories. No two may be taken for one: each would fence the other."""
     with installed():
-        from penstock.pipeline.adoption import OldPositions
         from penstock.pipeline.feeds import DirectoryFeed
+        from penstock.tiers.adoption import OldPositions
     known: dict[str, Path] = {}
     for config in configs:
         root = config.data_dir.absolute()

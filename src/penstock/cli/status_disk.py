@@ -11,13 +11,13 @@ from penstock.lake.schemas import signal_of, table_of
 from penstock.log.survey import survey_log
 from penstock.model.clock import SystemClock
 from penstock.model.errors import Damaged, ForeignPosition, PenstockError
-from penstock.pipeline.adoption import DirectoryAdoption, adopted
-from penstock.pipeline.cut import check_own, rest_of
 from penstock.pipeline.flush.progress import read_progress
-from penstock.pipeline.segments import DirectorySegments
 from penstock.storage import DataDirectory, LocalFiles
 from penstock.store.status import subscriber_status
 from penstock.store.verify import is_store, survey_store
+from penstock.tiers.adoption import DirectoryAdoption, adopted
+from penstock.tiers.cut import check_own, rest_of
+from penstock.tiers.segments import DirectorySegments
 
 if TYPE_CHECKING:
     from pathlib import Path

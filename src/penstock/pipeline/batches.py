@@ -7,13 +7,13 @@ import operator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from penstock.pipeline.offsets import positions_after
+from penstock.tiers.offsets import positions_after
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from penstock.pipeline.offsets import Position, Positions
-    from penstock.pipeline.segments import Segment, Segments
+    from penstock.tiers.offsets import Position, Positions
+    from penstock.tiers.segments import Segment, Segments
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from penstock.otel.signals import Signal
-from penstock.pipeline.segments import Segment, State
+from penstock.tiers.segments import Segment, State
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

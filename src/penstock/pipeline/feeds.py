@@ -16,11 +16,6 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from penstock.archive.catalog import DEFAULT_ROOT
 from penstock.log.survey import log_files, log_owners
 from penstock.model.errors import OffsetUnavailable, PenstockError
-from penstock.pipeline.adoption import DirectoryAdoption, OldPositions, QueueAdoption
-from penstock.pipeline.archive_segments import ArchiveSegments
-from penstock.pipeline.cut import check_own, rest_of
-from penstock.pipeline.queue_segments import QueueSegments
-from penstock.pipeline.segments import DirectorySegments, State
 from penstock.queue import Consumer, ConsumerSettings
 from penstock.queue.blocking import run_blocking
 from penstock.queue.settings import DATA_PATH_PREFIX, MANIFEST_PATH
@@ -28,6 +23,11 @@ from penstock.storage import DataDirectory
 from penstock.storage.files import LocalFiles, write_atomically
 from penstock.storage.objects import open_objects
 from penstock.store.outside import LAKE, Delivered, Taken, write_delivered
+from penstock.tiers.adoption import DirectoryAdoption, OldPositions, QueueAdoption
+from penstock.tiers.archive_segments import ArchiveSegments
+from penstock.tiers.cut import check_own, rest_of
+from penstock.tiers.queue_segments import QueueSegments
+from penstock.tiers.segments import DirectorySegments, State
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from penstock.lake.commit import Adoption
     from penstock.lake.settings import LakeSettings
     from penstock.model.positions import Positions
-    from penstock.pipeline.segments import Segment, Segments
+    from penstock.tiers.segments import Segment, Segments
 
 _LOG = logging.getLogger(__name__)
 ASIDE: Final = "pipeline/aside"

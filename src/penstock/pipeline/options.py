@@ -33,7 +33,7 @@ from penstock.lake.schemas import TABLES
 from penstock.model.errors import InvalidArgument
 from penstock.model.settings import MIB
 from penstock.pipeline.batches import Admission
-from penstock.pipeline.offsets import parse_positions
+from penstock.tiers.offsets import parse_positions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
     from penstock.lake.glance import ColdFile
     from penstock.pipeline.filters import Range
-    from penstock.pipeline.segments import Segment
     from penstock.segment import SegmentReader
+    from penstock.tiers.segments import Segment
 
 TIME_COLUMNS: Final = frozenset({"time", "date"})
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)

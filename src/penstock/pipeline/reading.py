@@ -13,9 +13,9 @@ import pyarrow as pa
 from penstock.lake.schemas import signal_of
 from penstock.model import slots
 from penstock.model.errors import Damaged, InvalidBundle, OffsetUnavailable, PenstockError
-from penstock.pipeline.cut import in_rest
 from penstock.pipeline.descriptors import descriptor_rows
-from penstock.pipeline.segments import State
+from penstock.tiers.cut import in_rest
+from penstock.tiers.segments import State
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from penstock.lake.rows import Origin
     from penstock.model.bundle import Bundle
     from penstock.pipeline.filters import Predicate
-    from penstock.pipeline.segments import Bundles, Segment, Segments
+    from penstock.tiers.segments import Bundles, Segment, Segments
 
 _LOG = logging.getLogger(__name__)
 _ATTRIBUTES: Final = frozenset({"attributes", "attribute_types"})

@@ -19,9 +19,9 @@ from penstock.pipeline.filters import Predicate
 from penstock.pipeline.options import SourceOptions
 from penstock.pipeline.ranges import TIME_COLUMNS, origin_ranges, time_ranges
 from penstock.pipeline.reading import DescriptorReading, TableReading
-from penstock.pipeline.segments import Chosen, DirectorySegments, State
 from penstock.pipeline.stream import SegmentStreamReader
 from penstock.pipeline.union import UnionReader
+from penstock.tiers.segments import Chosen, DirectorySegments, State
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from penstock.pipeline.reading import Reading
-    from penstock.pipeline.segments import Segment, Segments
     from penstock.pipeline.union import Shares
+    from penstock.tiers.segments import Segment, Segments
 
 FORMAT: Final = "penstock"
 
@@ -134,11 +134,11 @@ def _segments(options: SourceOptions) -> Segments:
     chosen = Chosen(options.topics, options.namespaces, signal)
     # What reads object storage is imported only where it is wanted: it takes longer than planning.
     if options.source == "queue":
-        from penstock.pipeline.queue_segments import QueueSegments
+        from penstock.tiers.queue_segments import QueueSegments
 
         return QueueSegments(options.path, options.objects, options.manifest, chosen)
     if options.source == "archive":
-        from penstock.pipeline.archive_segments import ArchiveSegments
+        from penstock.tiers.archive_segments import ArchiveSegments
 
         places = (options.path, options.objects, options.metadata, options.root)
         return ArchiveSegments(*places, chosen)

@@ -19,7 +19,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from penstock.pipeline.batches import Admission, before, grouped, segments_between
-from penstock.pipeline.offsets import (
+from penstock.tiers.offsets import (
     decode_positions,
     encode_positions,
     parse_positions,
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from penstock.pipeline.offsets import Positions
     from penstock.pipeline.options import SourceOptions
     from penstock.pipeline.reading import Reading
-    from penstock.pipeline.segments import Segments
+    from penstock.tiers.offsets import Positions
+    from penstock.tiers.segments import Segments
 
 
 class SegmentStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):

@@ -23,10 +23,10 @@ from penstock.model.errors import Damaged, OffsetUnavailable
 from penstock.model.topics import Topic
 from penstock.pipeline.batches import grouped
 from penstock.pipeline.filters import Predicate
-from penstock.pipeline.moved import moved_rows
 from penstock.pipeline.ranges import file_ranges, row_group_ranges
 from penstock.pipeline.reading import without
-from penstock.pipeline.segments import Chosen
+from penstock.tiers.moved import moved_rows
+from penstock.tiers.segments import Chosen
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -36,12 +36,12 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import Filter
 
     from penstock.lake.glance import ColdFile
+    from penstock.lake.hashing import Hashes
     from penstock.lake.reader import DataFile
     from penstock.pipeline.filters import Range
-    from penstock.pipeline.flush.hashing import Hashes
     from penstock.pipeline.options import SourceOptions
     from penstock.pipeline.reading import TableReading
-    from penstock.pipeline.segments import Segment
+    from penstock.tiers.segments import Segment
 
     RowNumbers = NDArray[np.int64]
 

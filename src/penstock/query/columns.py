@@ -6,8 +6,8 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from penstock.lake.schemas import TABLES
-from penstock.query.pieces import LARGE
 from penstock.query.tree import nodes
+from penstock.tiers.pieces import LARGE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

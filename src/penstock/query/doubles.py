@@ -20,14 +20,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.lake.glance import glance
+from penstock.lake.identity import SPAN_IDENTITY, has_name, identities
 from penstock.lake.layout import key_of
 from penstock.lake.shown import ROW
-from penstock.pipeline.flush.identity import SPAN_IDENTITY, has_name, identities
-from penstock.pipeline.flush.window import Window
+from penstock.lake.trace_filters import TRACE_FILTERS
+from penstock.lake.window import Window
 from penstock.query.compared import TABLE, Record, names_of
 from penstock.query.database import Engine, connection_to
 from penstock.query.files import listed
-from penstock.query.filters import TRACE_FILTERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -12,11 +12,11 @@ import pyarrow as pa
 from penstock.model.errors import DataMoved, InvalidArgument, PenstockError, QueryTooLarge
 from penstock.query.database import NO_FILES, Engine, connection_to
 from penstock.query.deadline import Deadline
-from penstock.query.findings import Findings
 from penstock.query.relations import KNOWN, ROLLUPS, Relations, Scope
 from penstock.query.statements import checked, sentence
-from penstock.query.tiers import ALL
 from penstock.query.unreadable import MISSING, unreadable
+from penstock.tiers.findings import Findings
+from penstock.tiers.look import ALL
 
 if TYPE_CHECKING:
     import contextlib
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
     from penstock.lake.settings import LakeSettings
-    from penstock.query.tiers import TableTiers, Tier
+    from penstock.tiers.look import TableTiers, Tier
 
 ATTEMPTS: Final = 20
 """Each is planned anew: files of the one before were replaced, or cannot be read."""

@@ -8,8 +8,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.lake.dialects import DUCKDB
+from penstock.lake.trace_filters import TRACE_FILTERS
 from penstock.lake.views import view_queries
-from penstock.query.filters import TRACE_FILTERS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

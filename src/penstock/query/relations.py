@@ -19,11 +19,11 @@ from penstock.query.columns import needs_large, own_columns_in
 from penstock.query.conditions import wanted
 from penstock.query.dialect import macros_in
 from penstock.query.doubles import DOUBLES
-from penstock.query.findings import Findings
 from penstock.query.pruning import chosen, conditions_on, pruned
 from penstock.query.quoting import identifier
 from penstock.query.repeats import without_repeats
-from penstock.query.tiers import Asked, Tier, look
+from penstock.tiers.findings import Findings
+from penstock.tiers.look import Asked, Tier, look
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from penstock.lake.settings import LakeSettings
     from penstock.query.conditions import Wanted
     from penstock.query.statements import Statement
-    from penstock.query.tiers import TableTiers
+    from penstock.tiers.look import TableTiers
 
 ROLLUPS: Final = ("service_red_1m", "service_edges_1h", "traces")
 """Tables that the lake alone has."""

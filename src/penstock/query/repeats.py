@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import pyarrow as pa
 
-from penstock.pipeline.flush.identity import SPAN_IDENTITY, has_name, identities, repeated
-from penstock.pipeline.flush.window import Window
+from penstock.lake.identity import SPAN_IDENTITY, has_name, identities, repeated
+from penstock.lake.window import Window
 from penstock.query.files import listed
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
     from penstock.lake.glance import ColdFile
-    from penstock.query.pieces import Piece
+    from penstock.tiers.pieces import Piece
 
 _FEW_ROWS: Final = 5000
 _lock: Final = threading.Lock()

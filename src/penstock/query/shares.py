@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import pyarrow as pa
 
+from penstock.lake.identity import of_messages, repeated
 from penstock.lake.reader import deleted_rows
-from penstock.pipeline.flush.identity import of_messages, repeated
 from penstock.query.database import Engine, connection_to
 from penstock.query.doubles import DOUBLES
-from penstock.query.findings import Findings
 from penstock.query.repeats import compare
-from penstock.query.tiers import ALL, Asked, Tier, look
+from penstock.tiers.findings import Findings
+from penstock.tiers.look import ALL, Asked, Tier, look
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from penstock.lake.glance import ColdFile
+    from penstock.lake.hashing import Hashes
     from penstock.lake.settings import LakeSettings
-    from penstock.pipeline.flush.hashing import Hashes
-    from penstock.pipeline.segments import Segment
-    from penstock.query.pieces import Piece
+    from penstock.tiers.pieces import Piece
+    from penstock.tiers.segments import Segment
 
 _MEMORY_BYTES: Final = 1024**3
 

@@ -9,10 +9,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from penstock.lake.hashing import hash_columns
 from penstock.lake.rows import row_batches
 from penstock.lake.schemas import SHARING, TABLES, table_of
 from penstock.otel import Signal
-from penstock.pipeline.flush.hashing import hash_columns
 from tests.lake.rows.comparable import ORIGIN
 from tests.otel.samples import bundle_of, full_request
 

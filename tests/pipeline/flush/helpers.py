@@ -23,7 +23,6 @@ from penstock.log import Environment
 from penstock.log.environment import MemoryBound
 from penstock.metrics import Metrics
 from penstock.model.positions import Position
-from penstock.pipeline import offsets
 from penstock.pipeline.descriptors import descriptor_rows
 from penstock.pipeline.feeds import DirectoryFeed
 from penstock.pipeline.flush import batch
@@ -31,6 +30,7 @@ from penstock.pipeline.flush.settings import FlushSettings
 from penstock.pipeline.flush.stream import claimed
 from penstock.storage import DataDirectory
 from penstock.store import Store
+from penstock.tiers import offsets
 from tests.lake.rows.comparable import comparable
 from tests.lake.rows.oracle import expected_rows
 from tests.pipeline.helpers import MORNING_NS, TRACES, WAIT_S, Data
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from penstock.model.bundle import Bundle
     from penstock.model.positions import SourcePartition
     from penstock.pipeline.feeds import Feed
-    from penstock.pipeline.segments import Segment
+    from penstock.tiers.segments import Segment
 
 Row = dict[str, Any]
 

@@ -18,8 +18,8 @@ from penstock.pipeline import feeds
 from penstock.pipeline.flush import batch
 from penstock.pipeline.flush.batch import GROUP_BYTES, _groups
 from penstock.pipeline.flush.progress import read_progress
-from penstock.pipeline.segments import DirectorySegments
 from penstock.store.outside import read_delivered
+from penstock.tiers.segments import DirectorySegments
 from tests.pipeline.flush.helpers import (
     Plain,
     Sent,
@@ -38,7 +38,7 @@ from tests.store.helpers import flip
 if TYPE_CHECKING:
     from typing import Any
 
-    from penstock.pipeline.segments import Segment
+    from penstock.tiers.segments import Segment
 
 pytestmark = pytest.mark.usefixtures("plain")
 ACME = Topic("acme", "traces")

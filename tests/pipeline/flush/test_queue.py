@@ -13,9 +13,9 @@ from penstock.model.positions import QUEUE_PARTITION
 from penstock.otel import Signal
 from penstock.pipeline.feeds import ASIDE, QueueFeed
 from penstock.pipeline.flush import batch
-from penstock.pipeline.queue_segments import OFFSETS_PER_BATCH
 from penstock.queue import Consumer, Inspector, Producer
 from penstock.queue.otlp import Origin, encode_origin
+from penstock.tiers.queue_segments import OFFSETS_PER_BATCH
 from tests.pipeline.flush.helpers import Plain, lake_rows, logs, names_in, without_spark
 from tests.pipeline.helpers import LOGS, TRACES, Data, named, spans
 

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
+from penstock.lake.identity import identities
 from penstock.lake.positions import read_positions
 from penstock.lake.schemas import SPANS
 from penstock.lake.settings import LakeSettings
 from penstock.lake.tables import Lake
 from penstock.pipeline.flush import recent
-from penstock.pipeline.flush.identity import identities
 from penstock.pipeline.flush.recent import remember_recent
 from penstock.pipeline.flush.repeat_window import RepeatWindow
 from tests.lake.helpers import NEXT_DAY, Flush, compact, span, spans

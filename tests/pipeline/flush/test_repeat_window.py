@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from penstock.lake.window import in_order
 from penstock.model.positions import Position, Positions, SourcePartition
 from penstock.pipeline.flush import repeat_window, run_format
 from penstock.pipeline.flush.repeat_window import RepeatWindow, forget_other_tables
-from penstock.pipeline.flush.window import in_order
 from tests.pipeline.flush.test_run_format import random_keys
 from tests.pipeline.flush.test_window import BATCHES, KEY, Keys, keys, numbered
 from tests.store.helpers import flip

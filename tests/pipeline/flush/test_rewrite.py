@@ -11,14 +11,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from penstock.lake.identity import identities
 from penstock.lake.schemas import LOGS, TABLES
 from penstock.lake.tables import Lake
 from penstock.lake.target import Target
+from penstock.lake.window import Window
 from penstock.lake.writer import write_rows
-from penstock.pipeline.flush.identity import identities
 from penstock.pipeline.flush.rewrite import Rewrite, rewritten, unwanted_rows
 from penstock.pipeline.flush.task import PIECES_OF_A_GROUP, Piece
-from penstock.pipeline.flush.window import Window
 from tests.lake.helpers import DAY, NEXT_DAY, spans
 from tests.pipeline.flush.helpers import LakeSettings
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from penstock.lake.window import in_order
 from penstock.model.errors import Damaged, UnsupportedVersion
 from penstock.pipeline.flush.run_format import (
     HEAD_BYTES,
@@ -20,7 +21,6 @@ from penstock.pipeline.flush.run_format import (
     may_have,
     words_for,
 )
-from penstock.pipeline.flush.window import in_order
 
 if TYPE_CHECKING:
     from tests.pipeline.flush.test_window import Keys

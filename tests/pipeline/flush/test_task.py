@@ -22,7 +22,7 @@ from penstock.model.slots import RAW_TRACES
 from penstock.otel import Signal
 from penstock.pipeline.flush import task
 from penstock.pipeline.flush.task import Piece, Work, Written, write_group
-from penstock.pipeline.segments import DirectorySegments, Segment
+from penstock.tiers.segments import DirectorySegments, Segment
 from tests.lake.rows.samples import span_bundle
 from tests.otel.samples import bundle_of, full_request
 from tests.pipeline.flush.helpers import logs, seal_bundles

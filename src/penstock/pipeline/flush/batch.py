@@ -25,8 +25,8 @@ from penstock.lake.positions import read_positions
 from penstock.lake.schemas import TABLES, table_of
 from penstock.lake.tables import Lake
 from penstock.lake.target import Target
+from penstock.lake.window import Window
 from penstock.model.positions import Position, of_sources
-from penstock.pipeline.cut import rest_of, seals_after
 from penstock.pipeline.descriptors import segments_of
 from penstock.pipeline.flush.ending import Ending
 from penstock.pipeline.flush.progress import BatchReport, ProgressFile, TableReport
@@ -35,8 +35,8 @@ from penstock.pipeline.flush.repeat_window import FOLDER, RepeatWindow, forget_o
 from penstock.pipeline.flush.rewrite import Rewrite, rewritten, unwanted_rows
 from penstock.pipeline.flush.settings import DAY_S
 from penstock.pipeline.flush.task import Work, write_group
-from penstock.pipeline.flush.window import Window
 from penstock.pipeline.tasks import run_in_tasks
+from penstock.tiers.cut import rest_of, seals_after
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from penstock.pipeline.feeds import Feed
     from penstock.pipeline.flush.settings import FlushSettings
     from penstock.pipeline.flush.task import Written
-    from penstock.pipeline.segments import Segment, Segments
+    from penstock.tiers.segments import Segment, Segments
 
 _LOG = logging.getLogger(__name__)
 GROUP_BYTES: Final = 32 * 1024 * 1024

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from penstock.lake.files import WrittenFile
     from penstock.pipeline.flush.task import Fault
-    from penstock.pipeline.segments import Segment
+    from penstock.tiers.segments import Segment
 
 FILE: Final = "pipeline/progress.json"
 _KIND: Final = "pipeline progress"

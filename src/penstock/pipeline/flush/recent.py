@@ -11,10 +11,10 @@ import pyarrow as pa
 from pyiceberg.manifest import ManifestContent
 
 from penstock.lake.files import delete_index_of, live_file
+from penstock.lake.identity import SPAN_IDENTITY, has_name, identities
 from penstock.lake.positions import read_positions
 from penstock.lake.reader import opened
 from penstock.lake.target import Target
-from penstock.pipeline.flush.identity import SPAN_IDENTITY, has_name, identities
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
     from penstock.lake.files import LiveFile
-    from penstock.pipeline.flush.hashing import Hashes
+    from penstock.lake.hashing import Hashes
     from penstock.pipeline.flush.repeat_window import RepeatWindow
 
 READ_ROWS: Final = 2_000_000

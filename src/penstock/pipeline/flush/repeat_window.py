@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from penstock.lake.positions import decode_positions, encode_positions
+from penstock.lake.window import in_order, is_in
 from penstock.model.errors import FormatError, InvalidArgument
 from penstock.model.positions import check_forward
 from penstock.pipeline.flush.run_format import (
@@ -35,7 +36,6 @@ from penstock.pipeline.flush.run_format import (
     may_have,
     words_for,
 )
-from penstock.pipeline.flush.window import in_order, is_in
 from penstock.storage.files import LocalFiles
 
 if TYPE_CHECKING:
@@ -44,8 +44,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from penstock.lake.hashing import Hashes
     from penstock.model.positions import Positions
-    from penstock.pipeline.flush.hashing import Hashes
     from penstock.storage.files import Files
 
 _LOG = logging.getLogger(__name__)

@@ -15,10 +15,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from penstock.lake.arrow import conform
+from penstock.lake.identity import identities
+from penstock.lake.window import Window
 from penstock.lake.writer import write_rows
-from penstock.pipeline.flush.identity import identities
 from penstock.pipeline.flush.task import Piece
-from penstock.pipeline.flush.window import Window
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from penstock.lake.far_off import Arrival
+    from penstock.lake.hashing import Hashes
     from penstock.lake.target import Target
-    from penstock.pipeline.flush.hashing import Hashes
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from penstock.model.errors import Damaged, UnsupportedVersion
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from penstock.pipeline.flush.hashing import Hashes
+    from penstock.lake.hashing import Hashes
 
 MAGIC: Final = b"PNSTKRUN"
 VERSION: Final = 1

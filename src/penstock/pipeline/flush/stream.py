@@ -22,11 +22,11 @@ from penstock.lake.schemas import TABLES
 from penstock.lake.tables import Lake
 from penstock.model.errors import LogLocked, PenstockError
 from penstock.model.positions import of_sources
-from penstock.pipeline.adoption import adopted
 from penstock.pipeline.feeds import DirectoryFeed
 from penstock.pipeline.flush.batch import Flush
 from penstock.pipeline.flush.ending import Ending
 from penstock.storage.files import LocalFiles
+from penstock.tiers.adoption import adopted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import pyarrow as pa
 
+from penstock.lake.identity import has_name, identities, lasts, of_messages, repeated
 from penstock.lake.rows import row_batches
 from penstock.lake.schemas import SHARING, signal_of, table_of
+from penstock.lake.window import Window, in_order
 from penstock.lake.writer import write_rows
 from penstock.model.errors import Damaged, InvalidBundle, OffsetUnavailable, PenstockError
-from penstock.pipeline.cut import in_rest
-from penstock.pipeline.flush.identity import has_name, identities, lasts, of_messages, repeated
-from penstock.pipeline.flush.window import Window, in_order
-from penstock.pipeline.segments import State
+from penstock.tiers.cut import in_rest
+from penstock.tiers.segments import State
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 
     from penstock.lake.far_off import Arrival
     from penstock.lake.files import WrittenFile
+    from penstock.lake.hashing import Hashes
     from penstock.lake.rows import Origin
     from penstock.lake.target import Target
     from penstock.model.bundle import Bundle
     from penstock.otel.signals import Signal
-    from penstock.pipeline.flush.hashing import Hashes
-    from penstock.pipeline.segments import Bundles, Segment, Segments
+    from penstock.tiers.segments import Bundles, Segment, Segments
 
 PIECE_BYTES: Final = 40 * 1024 * 1024
 """Rows of so many bytes in memory make a file, or one for each of their days."""

@@ -14,10 +14,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.lake.hashing import mixed
+from penstock.lake.identity import SPAN_IDENTITY, identities, repeated
 from penstock.lake.reader import opened
 from penstock.lake.schemas import ORIGIN, TABLES
-from penstock.pipeline.flush.hashing import mixed
-from penstock.pipeline.flush.identity import SPAN_IDENTITY, identities, repeated
 from penstock.pipeline.jobs.parcels import parcels
 from penstock.pipeline.tasks import run_in_tasks
 
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from penstock.lake.files import LiveFile
+    from penstock.lake.hashing import Hashes
     from penstock.lake.layout import Day
     from penstock.lake.reader import DataFile
     from penstock.lake.target import Target
-    from penstock.pipeline.flush.hashing import Hashes
 
     RowNumbers: TypeAlias = NDArray[np.int64]
     """Rising numbers of rows in a file, which begin with 0."""

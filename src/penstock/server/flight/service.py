@@ -240,7 +240,7 @@ class FreshStream:
         partial: bool,
     ) -> None:
         from penstock.lake.schemas import TABLES as SCHEMAS
-        from penstock.server.querying.fresh_rows import fresh_rows
+        from penstock.tiers.fresh_rows import fresh_rows
 
         self._tiers, self._partial = tiers, partial
         self._file = tempfile.TemporaryFile()  # it has no name that could be left behind

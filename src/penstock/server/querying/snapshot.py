@@ -17,8 +17,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from penstock.lake.schemas import TABLES
-from penstock.server.querying.fresh_rows import fresh_rows
 from penstock.storage.files import LocalFiles
+from penstock.tiers.fresh_rows import fresh_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -18,14 +18,14 @@ from penstock.lake.rows import row_batches
 from penstock.lake.schemas import TABLES, signal_of
 from penstock.model.errors import DataMoved, OffsetUnavailable, PenstockError
 from penstock.model.positions import SourcePartition
-from penstock.pipeline.cut import beyond, ends, in_rest, rest_of
-from penstock.pipeline.segments import DirectorySegments
-from penstock.query.findings import Findings
-from penstock.query.holes import look_at_logs, missing_files
-from penstock.query.hot import hot_batches
-from penstock.query.opening import open_segment
-from penstock.query.tiers import LOOKS, PAUSE_S, glance_at_lake, sealed_ends
 from penstock.storage import DataDirectory
+from penstock.tiers.cut import beyond, ends, in_rest, rest_of
+from penstock.tiers.findings import Findings
+from penstock.tiers.holes import look_at_logs, missing_files
+from penstock.tiers.hot import hot_batches
+from penstock.tiers.look import LOOKS, PAUSE_S, glance_at_lake, sealed_ends
+from penstock.tiers.opening import open_segment
+from penstock.tiers.segments import DirectorySegments
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,12 +36,12 @@ if TYPE_CHECKING:
     from penstock.lake.settings import LakeSettings
     from penstock.model.bundle import Bundle
     from penstock.model.positions import Positions
-    from penstock.pipeline.cut import Ends
-    from penstock.pipeline.segments import Segment
-    from penstock.query.findings import Lack
-    from penstock.query.opening import Opened
     from penstock.segment import SegmentReader
     from penstock.storage import Partition
+    from penstock.tiers.cut import Ends
+    from penstock.tiers.findings import Lack
+    from penstock.tiers.opening import Opened
+    from penstock.tiers.segments import Segment
 
 
 _PART_BYTES: Final = 8 * 1024 * 1024

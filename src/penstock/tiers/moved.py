@@ -15,14 +15,14 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from penstock.lake.glance import glance
+from penstock.lake.identity import identities, of_messages
 from penstock.lake.schemas import ORIGIN, TABLES
 from penstock.model.errors import DataMoved
-from penstock.pipeline.flush.identity import identities, of_messages
 
 if TYPE_CHECKING:
+    from penstock.lake.hashing import Hashes
     from penstock.lake.settings import LakeSettings
-    from penstock.pipeline.flush.hashing import Hashes
-    from penstock.pipeline.segments import Segment
+    from penstock.tiers.segments import Segment
 
 
 def moved_rows(

@@ -22,9 +22,9 @@ from penstock.lake.settings import FOLDER
 from penstock.model.errors import ForeignPosition, InvalidTopic
 from penstock.model.positions import QUEUE_PARTITION, UNKNOWN, of_sources
 from penstock.model.topics import Topic
-from penstock.pipeline.extent import extent_of
 from penstock.storage import DataDirectory
 from penstock.store.outside import read_delivered
+from penstock.tiers.extent import extent_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from penstock.lake.commit import Adoption
     from penstock.lake.settings import LakeSettings
     from penstock.model.positions import Position, Positions, SourcePartition
-    from penstock.pipeline.extent import Extent
     from penstock.store.outside import Delivered
+    from penstock.tiers.extent import Extent
 
 
 class OldPositions(enum.StrEnum):

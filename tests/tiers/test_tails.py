@@ -12,11 +12,11 @@ import pytest
 from penstock.lake.schemas import SPANS
 from penstock.otel import Signal
 from penstock.query import hot as hot_tier
-from penstock.query.findings import Findings
-from penstock.query.pieces import Piece, Pieces
 from penstock.query.repeats import without_repeats
-from penstock.query.tails import Tails
 from penstock.storage import DataDirectory
+from penstock.tiers.findings import Findings
+from penstock.tiers.pieces import Piece, Pieces
+from penstock.tiers.tails import Tails
 from tests.pipeline.helpers import TRACES, Data, spans
 from tests.query.helpers import hot
 

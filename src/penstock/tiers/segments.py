@@ -28,10 +28,10 @@ from penstock.storage.files import LocalFiles
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
-    from penstock.pipeline.offsets import Position, Positions
     from penstock.segment import StoredBundle
     from penstock.segment.tables import ManifestEntry
     from penstock.storage import Partition
+    from penstock.tiers.offsets import Position, Positions
 
 
 class State(enum.StrEnum):

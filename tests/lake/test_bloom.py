@@ -9,9 +9,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from penstock.lake.bloom import bitset_bytes, block_of, may_have, xxh64
 from penstock.lake.glance import ColdFile
-from penstock.query.bloom import bitset_bytes, block_of, may_have, xxh64
-from penstock.query.filters import TraceFilters
+from penstock.lake.trace_filters import TraceFilters
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -16,17 +16,17 @@ from penstock.lake.glance import NOTHING, Glance, glance, glance_at_positions
 from penstock.lake.schemas import TABLES, signal_of
 from penstock.model.errors import Damaged, DataMoved, ForeignPosition, OffsetUnavailable
 from penstock.model.positions import SourcePartition, of_sources, sources_in
-from penstock.pipeline.adoption import DirectoryAdoption, adopted
-from penstock.pipeline.cut import check_own, ends, from_offset, in_rest, rest_of
-from penstock.pipeline.segments import DirectorySegments
-from penstock.query.findings import Findings, Lack
-from penstock.query.holes import look_at_logs, missing_files
-from penstock.query.opening import open_segment
-from penstock.query.pieces import Piece
-from penstock.query.segments import WarmSegment
-from penstock.query.tails import TAILS
 from penstock.storage import DataDirectory
 from penstock.store.outside import read_given
+from penstock.tiers.adoption import DirectoryAdoption, adopted
+from penstock.tiers.cut import check_own, ends, from_offset, in_rest, rest_of
+from penstock.tiers.findings import Findings, Lack
+from penstock.tiers.holes import look_at_logs, missing_files
+from penstock.tiers.opening import open_segment
+from penstock.tiers.pieces import Piece
+from penstock.tiers.segments import DirectorySegments
+from penstock.tiers.tails import TAILS
+from penstock.tiers.warm_segment import WarmSegment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
@@ -35,11 +35,11 @@ if TYPE_CHECKING:
     from penstock.lake.settings import LakeSettings
     from penstock.model.positions import Positions
     from penstock.otel.signals import Signal
-    from penstock.pipeline.cut import Ends
-    from penstock.pipeline.segments import Segment
-    from penstock.query.holes import Logs
-    from penstock.query.opening import Opened
     from penstock.storage import Partition
+    from penstock.tiers.cut import Ends
+    from penstock.tiers.holes import Logs
+    from penstock.tiers.opening import Opened
+    from penstock.tiers.segments import Segment
 
 
 class Tier(enum.StrEnum):

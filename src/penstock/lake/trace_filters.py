@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from penstock.query.bloom import BLOCK_BYTES, bitset_bytes, block_of, may_have, xxh64
+from penstock.lake.bloom import BLOCK_BYTES, bitset_bytes, block_of, may_have, xxh64
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence

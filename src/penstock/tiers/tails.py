@@ -13,10 +13,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.lake.schemas import TABLES, table_of
-from penstock.pipeline.cut import from_offset
-from penstock.query.findings import Findings
-from penstock.query.pieces import Piece
 from penstock.storage import DataDirectory
+from penstock.tiers.cut import from_offset
+from penstock.tiers.findings import Findings
+from penstock.tiers.pieces import Piece
 
 if TYPE_CHECKING:
     from penstock.otel.signals import Signal
@@ -94,7 +94,7 @@ def _from_offset(piece: Piece, offset: int) -> Piece:
 
 
 def _decoded(partition: Partition, signal: Signal, start: int, said: Findings) -> Piece:
-    from penstock.query.hot import hot_rows  # what decodes takes longer to import than a query
+    from penstock.tiers.hot import hot_rows  # what decodes takes longer to import than a query
 
     found = Findings()
     table = table_of(signal)

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from penstock.lake.rows import Origin
     from penstock.model.bundle import Bundle
     from penstock.otel.signals import Signal
-    from penstock.pipeline.segments import Segment
-    from penstock.query.findings import Findings
     from penstock.segment import SegmentReader
+    from penstock.tiers.findings import Findings
+    from penstock.tiers.segments import Segment
 
 
 def warm_rows(

@@ -17,18 +17,18 @@ from penstock.model.errors import (
 )
 from penstock.model.positions import UNKNOWN
 from penstock.model.topics import Topic
-from penstock.pipeline.requests import RequestBundles
-from penstock.pipeline.segments import Chosen, Segment, State, signal_of_topic
 from penstock.storage.metadata import open_metadata
 from penstock.storage.objects import open_objects
+from penstock.tiers.requests import RequestBundles
+from penstock.tiers.segments import Chosen, Segment, State, signal_of_topic
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from penstock.archive.format import Descriptor
-    from penstock.pipeline.offsets import Position, Positions
     from penstock.storage.metadata import Metadata
     from penstock.storage.objects import ObjectStore
+    from penstock.tiers.offsets import Position, Positions
 
 _ATTEMPTS: Final = 3
 

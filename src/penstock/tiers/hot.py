@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from penstock.log.inventory import Lost
     from penstock.model.bundle import Bundle
     from penstock.otel.signals import Signal
-    from penstock.query.findings import Findings
     from penstock.storage import Partition
+    from penstock.tiers.findings import Findings
 
 _REOPENED: Final = 20
 """How often the log may be shortened under a look at it."""

@@ -23,21 +23,21 @@ from penstock.model.errors import (
 from penstock.model.positions import QUEUE_PARTITION
 from penstock.model.topics import Topic
 from penstock.otel.signals import Signal
-from penstock.pipeline.requests import RequestBundles
-from penstock.pipeline.segments import Chosen, Segment, State
 from penstock.queue import Inspector, QueueSettings, fetch_batch
 from penstock.queue.blocking import run_blocking
 from penstock.queue.entry import Entry, Extent
 from penstock.queue.otlp import decode_origin
 from penstock.storage.objects import open_objects
+from penstock.tiers.requests import RequestBundles
+from penstock.tiers.segments import Chosen, Segment, State
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from penstock.pipeline.offsets import Position, Positions
     from penstock.queue import QueueStatus
     from penstock.queue.otlp import Origin
     from penstock.storage.objects import ObjectStore
+    from penstock.tiers.offsets import Position, Positions
 
 NO_TOPIC: Final = "//traces"
 """Of requests whose metadata cannot be understood: whoever reads traces hears of them."""

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from penstock.model.positions import Positions
-    from penstock.pipeline.segments import Segment
     from penstock.storage import Partition
+    from penstock.tiers.segments import Segment
 
 Logs: TypeAlias = dict[SourcePartition, tuple["Partition", LogExtent]]
 

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from penstock.model.errors import InvalidArgument
-from penstock.pipeline.offsets import (
+from penstock.tiers.offsets import (
     Position,
     decode_positions,
     encode_positions,

@@ -11,9 +11,9 @@ from penstock.model import Topic
 from penstock.model.errors import Damaged, InvalidArgument, OffsetUnavailable, UnsupportedVersion
 from penstock.otel import Signal
 from penstock.pipeline.descriptors import DESCRIPTORS, descriptor_rows, segments_of
-from penstock.pipeline.offsets import Position
-from penstock.pipeline.segments import DirectorySegments, State
 from penstock.segment import segment_name
+from penstock.tiers.offsets import Position
+from penstock.tiers.segments import DirectorySegments, State
 from tests.pipeline.helpers import LOGS, TRACES, Data, spans
 from tests.server import samples
 from tests.store.helpers import flip, overwrite

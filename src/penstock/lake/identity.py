@@ -14,15 +14,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.lake.hashing import hash_columns, mixed
 from penstock.lake.schemas import ORIGIN, TABLES
-from penstock.pipeline.flush.hashing import hash_columns, mixed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from numpy.typing import NDArray
 
-    from penstock.pipeline.flush.hashing import Hashes
+    from penstock.lake.hashing import Hashes
 
 SPAN_IDENTITY: Final = ("namespace", "trace_id", "span_id")
 _NO_IDS: Final = {"trace_id": "0" * 32, "span_id": "0" * 16}

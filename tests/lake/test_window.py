@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from penstock.pipeline.flush.window import Window
+from penstock.lake.window import Window
 
 Keys = NDArray[np.uint64]
 _FEW = st.integers(0, 6)

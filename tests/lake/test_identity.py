@@ -7,8 +7,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from penstock.lake.identity import identities, repeated
 from penstock.lake.schemas import TABLES
-from penstock.pipeline.flush.identity import identities, repeated
 
 Row = dict[str, Any]
 

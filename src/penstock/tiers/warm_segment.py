@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from penstock.lake.schemas import TABLES
-from penstock.query.findings import Findings
-from penstock.query.opening import LARGE_SLOTS
-from penstock.query.pieces import LARGE, PIECES, Piece
+from penstock.tiers.findings import Findings
+from penstock.tiers.opening import LARGE_SLOTS
+from penstock.tiers.pieces import LARGE, PIECES, Piece
 
 if TYPE_CHECKING:
     from penstock.otel.signals import Signal
-    from penstock.pipeline.segments import Segment
     from penstock.segment import SegmentReader
+    from penstock.tiers.segments import Segment
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class WarmSegment:
         without: frozenset[int] = frozenset(),
         trace_ids: frozenset[str] | None = None,
     ) -> Piece:
-        from penstock.query.warm import warm_rows  # only where there is something to decode
+        from penstock.tiers.warm import warm_rows  # only where there is something to decode
 
         found = Findings()
         batches = warm_rows(

@@ -21,16 +21,16 @@ from penstock.lake.schemas import ORIGIN
 from penstock.model.errors import ForeignPosition
 from penstock.model.positions import KEPT_SEALS, Seal, SourcePartition, of_sources
 from penstock.model.topics import Topic
-from penstock.pipeline.extent import end_of
-from penstock.pipeline.segments import State
 from penstock.storage import DataDirectory
+from penstock.tiers.extent import end_of
+from penstock.tiers.segments import State
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
     from penstock.model.positions import Position, Positions
-    from penstock.pipeline.segments import Segment
+    from penstock.tiers.segments import Segment
 
 Rows = TypeVar("Rows", pa.Table, pa.RecordBatch)
 Ends: TypeAlias = "Mapping[SourcePartition, int]"

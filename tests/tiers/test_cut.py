@@ -9,8 +9,8 @@ import pytest
 
 from penstock.lake.schemas import SPANS
 from penstock.model.positions import KEPT_SEALS, Position
-from penstock.pipeline.cut import beyond, ends, in_rest, is_another, rest_of, seal_of, seals_after
-from penstock.pipeline.segments import bounded
+from penstock.tiers.cut import beyond, ends, in_rest, is_another, rest_of, seal_of, seals_after
+from penstock.tiers.segments import bounded
 from tests.pipeline.listing import damaged, segment
 
 SEGMENT = segment(4)

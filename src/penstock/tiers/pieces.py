@@ -16,15 +16,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.pipeline.flush.identity import has_name, identities
+from penstock.lake.identity import has_name, identities
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
     from numpy.typing import NDArray
 
-    from penstock.pipeline.flush.hashing import Hashes
-    from penstock.query.findings import Lack
+    from penstock.lake.hashing import Hashes
+    from penstock.tiers.findings import Lack
 
 KEPT_BYTES: Final = 256 * 1024 * 1024
 """Rows of so many bytes are remembered by a process, in all."""

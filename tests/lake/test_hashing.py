@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from penstock.lake.hashing import hash_array, hash_columns
 from penstock.lake.schemas import EVENT, STRINGS, list_of
-from penstock.pipeline.flush.hashing import hash_array, hash_columns
 
 if TYPE_CHECKING:
-    from penstock.pipeline.flush.hashing import Hashes
+    from penstock.lake.hashing import Hashes
 
 _TEXT = st.one_of(
     st.text(max_size=5), st.text("0123456789abcdef", min_size=16, max_size=16), st.just("a" * 32)

@@ -10,8 +10,8 @@ import pytest
 from penstock.lake.settings import LakeSettings
 from penstock.model.errors import ForeignPosition
 from penstock.model.positions import UNKNOWN, Position, SourcePartition
-from penstock.pipeline.adoption import DirectoryAdoption, OldPositions, QueueAdoption, adopted
 from penstock.storage import DataDirectory
+from penstock.tiers.adoption import DirectoryAdoption, OldPositions, QueueAdoption, adopted
 from tests.edges.lake_v1 import unpacked
 from tests.pipeline.helpers import Data, spans
 

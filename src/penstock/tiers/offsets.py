@@ -20,7 +20,7 @@ from penstock.model.errors import InvalidArgument
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from penstock.pipeline.segments import Segment
+    from penstock.tiers.segments import Segment
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from penstock.pipeline.flush.hashing import Hashes
+    from penstock.lake.hashing import Hashes
 
 
 class Window:

@@ -10,8 +10,8 @@ from penstock.model.errors import Damaged, OffsetUnavailable
 
 if TYPE_CHECKING:
     from penstock.model.errors import PenstockError
-    from penstock.pipeline.segments import DirectorySegments, Segment
     from penstock.segment import SegmentReader
+    from penstock.tiers.segments import DirectorySegments, Segment
 
 LARGE_SLOTS: Final = frozenset(
     {

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from penstock.otel import Signal
-from penstock.query.tiers import Tier
 from penstock.storage import DataDirectory
 from penstock.store.outside import LAKE, acknowledge, read_delivered
+from penstock.tiers.look import Tier
 from tests.otel.samples import full_request
 from tests.pipeline.flush.helpers import Plain, logs
 from tests.pipeline.helpers import LOGS, METRICS, TRACES, Data, spans, trace_id
