@@ -21,12 +21,12 @@ from penstock.lake.schemas import TABLES, table_of
 from penstock.lake.settings import LakeSettings
 from penstock.model.errors import ServerUnreachable
 from penstock.otel import Signal
-from penstock.query import hot as hot_module
 from penstock.query.engine import ask
 from penstock.server.flight import hot_stream
 from penstock.server.flight.of_worker import WorkerFlight
 from penstock.storage import DataDirectory
 from penstock.store import Store
+from penstock.tiers import hot as hot_module
 from penstock.tiers.findings import Findings
 from penstock.tiers.hot import hot_rows
 from tests.pipeline.helpers import LOGS, METRICS, TRACES, Data, RequestDecoder, spans
