@@ -22,8 +22,8 @@ from harness import Row, Run, in_child
 from lake_data import REQUEST_SPANS, Requests
 from penstock.lake.glance import glance
 from penstock.lake.settings import LakeSettings
-from penstock.query.doubles import record_doubles
 from penstock.query.engine import ask
+from penstock.tiers.doubles import record_doubles
 from query_data import DAY_US, Tiers, copies, fill_lake, many_files, shop_rows, three_tiers
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from penstock.pipeline.source import PenstockSource
 
 
 def _share(*arguments: Any, **named: Any) -> Any:
-    from penstock.query.shares import share  # DuckDB is imported where it is needed
+    from penstock.tiers.shares import share  # DuckDB is imported where it is needed
 
     return share(*arguments, **named)
 

@@ -11,9 +11,9 @@ import pyarrow as pa
 from penstock.lake.schemas import SPANS
 from penstock.lake.settings import LakeSettings
 from penstock.lake.tables import Lake
-from penstock.query import doubles
 from penstock.query.engine import ask
 from penstock.storage import DataDirectory
+from penstock.tiers import doubles
 from tests.lake.helpers import DAY, Flush, span, spans
 from tests.lake.test_far_off import around, flushed
 

@@ -11,11 +11,11 @@ import pytest
 
 from penstock.lake.schemas import SPANS
 from penstock.otel import Signal
-from penstock.query.repeats import without_repeats
 from penstock.storage import DataDirectory
 from penstock.tiers import hot as hot_tier
 from penstock.tiers.findings import Findings
 from penstock.tiers.pieces import Piece, Pieces
+from penstock.tiers.repeats import without_repeats
 from penstock.tiers.tails import Tails
 from tests.pipeline.helpers import TRACES, Data, spans
 from tests.query.helpers import hot

@@ -49,7 +49,7 @@ class Comparing:
 
     def _run(self) -> None:
         try:
-            from penstock.query.doubles import record_doubles
+            from penstock.tiers.doubles import record_doubles
         except ImportError:
             return  # nobody asks questions here: they need the same parts
         import duckdb

@@ -15,19 +15,25 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from penstock.lake.deleted import deleted_in
 from penstock.lake.projection import matching, projected
+from penstock.lake.schemas import SPANS
+from penstock.lake.shown import ROW
 from penstock.model.errors import Damaged
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
-    from typing import BinaryIO
+    from typing import BinaryIO, TypeAlias
 
     from penstock.lake.deletes import Deletions, Opener, RowNumbers
     from penstock.lake.glance import ColdFile
     from penstock.lake.target import Target
+
+    Times: TypeAlias = tuple[int, int]
+    """The first and the last, in microseconds since 1970."""
 
 PARTS_OF_A_ROW_GROUP: Final = 16
 """A row group holds no more than some 64 MB of rows, of whatever width: nobody writes more at
@@ -35,6 +41,8 @@ once. A 16th of it is then never much."""
 _READER_BYTES: Final = 1_000_000
 """Of a reader itself, however small its file is."""
 _NONE: Final = np.zeros(0, np.int64)
+TIME: Final = "time"
+_US: Final = pa.timestamp("us", "UTC")
 
 
 def _open(path: str) -> BinaryIO:
@@ -91,10 +99,62 @@ class DataFile:
                 for batch in found:
                     yield projected(batch, columns)
 
+    def row_groups(self, column: pa.Field, times_us: Times | None) -> Iterator[tuple[int, int]]:
+        """Those that can have one of these times in the column, each with its first row."""
+        stored, first = self.stored_name(column), 0
+        is_us = stored is not None and self.held.field(stored).type.equals(_US)
+        for number in range(self.footer.num_row_groups):
+            group = self.footer.row_group(number)
+            if times_us is None or not is_us or _may_have(group, stored, times_us):
+                yield number, first
+            first += group.num_rows
+
     def rows(self, columns: pa.Schema) -> pa.Table:
         """All live rows."""
         table = pa.Table.from_batches(self.batches(columns, self.footer.num_rows or 1), columns)
         return without_numbers(table, self.deleted)
+
+
+def _may_have(group: pq.RowGroupMetaData, name: str | None, times_us: Times) -> bool:
+    columns = (group.column(number) for number in range(group.num_columns))
+    found = next((each.statistics for each in columns if each.path_in_schema == name), None)
+    if found is None or not found.has_min_max or found.null_count != 0:
+        return True
+    return bool(found.min_raw <= times_us[1] and times_us[0] <= found.max_raw)
+
+
+def spans_within(file: ColdFile, names: Sequence[str], times_us: Times | None) -> pa.Table:
+    """The live spans of a file of a lake on this machine that have one of these times, or none.
+
+    With these columns, with `time`, and with the number of each row in its file.
+    """
+    with opened_here(file) as data:
+        there = data.held if file.columns is None else file.columns.schema
+        columns = pa.schema([_field(there, name) for name in (*names, TIME)])
+        parts = []
+        for number, first in data.row_groups(columns.field(TIME), times_us):
+            rows = pa.Table.from_batches(data.batches(columns, data.footer.num_rows, [number]))
+            numbers = np.arange(first, first + rows.num_rows)
+            rows = rows.append_column(ROW, pa.array(numbers))
+            if len(data.deleted):
+                rows = rows.filter(pa.array(~np.isin(numbers, data.deleted)))
+            parts.append(rows_within(rows, times_us))
+        empty = columns.append(pa.field(ROW, pa.int64())).empty_table()
+        return pa.concat_tables([empty, *parts])
+
+
+def _field(there: pa.Schema, name: str) -> pa.Field:
+    return there.field(name) if name in there.names else SPANS.field(name)
+
+
+def rows_within(rows: pa.Table, times_us: Times | None) -> pa.Table:
+    """Those that have one of these times, or none."""
+    if times_us is None:
+        return rows
+    first, last = (pa.scalar(each, pa.int64()) for each in times_us)
+    at = rows[TIME].cast(_US).cast(pa.int64())
+    inside = pc.and_(pc.greater_equal(at, first), pc.less_equal(at, last)).fill_null(True)
+    return rows if pc.all(inside).as_py() is not False else rows.filter(inside)
 
 
 def without_numbers(rows: pa.Table, numbers: RowNumbers) -> pa.Table:

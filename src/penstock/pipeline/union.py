@@ -50,7 +50,7 @@ NO_HASHES: Final = np.zeros((0, 2), np.uint64)
 
 
 class Shares(Protocol):
-    """A table at one moment, as `penstock.query.shares` finds it."""
+    """A table at one moment, as `penstock.tiers.shares` finds it."""
 
     @property
     def cold(self) -> Sequence[ColdFile]:

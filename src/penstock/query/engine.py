@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import duckdb
 import pyarrow as pa
 
-from penstock.model.errors import DataMoved, InvalidArgument, PenstockError, QueryTooLarge
+from penstock.model.errors import Damaged, DataMoved, InvalidArgument, PenstockError, QueryTooLarge
 from penstock.query.database import NO_FILES, Engine, connection_to
 from penstock.query.deadline import Deadline
 from penstock.query.relations import KNOWN, ROLLUPS, Relations, Scope
@@ -112,14 +112,14 @@ class _Question:
 
     def answer(self) -> Answer | None:
         """None: ask again."""
-        with self._engine(NO_FILES) as asking, self._engine() as own:
+        with self._engine(NO_FILES) as asking:
             relations = Relations(self._scope, checked(asking, self._sql, KNOWN))
             try:
-                with self._deadline.of(own):
-                    relations.look(asking, own)
-                    self._check(relations)
+                self._deadline.check()
+                relations.look(asking, self._deadline.check)
+                self._check(relations)
                 rows = self._rows(relations)
-            except (duckdb.Error, pa.ArrowException, OSError) as error:
+            except (duckdb.Error, pa.ArrowException, OSError, Damaged) as error:
                 self._deadline.check()
                 self._without(unreadable(error, relations.files), error)
                 self._check(relations)
@@ -142,7 +142,7 @@ class _Question:
     def _without(self, problems: dict[str, str], error: Exception) -> None:
         """Leaves files out. One that is gone may have been replaced: first it is looked again."""
         if not problems:
-            raise _refused(error) from None
+            raise error if isinstance(error, PenstockError) else _refused(error) from None
         new = {path for path, reason in problems.items() if reason == MISSING} - self._gone
         self._gone |= new
         for path in problems.keys() - new:

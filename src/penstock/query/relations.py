@@ -18,15 +18,15 @@ from penstock.query.cold import cold_sources, divided
 from penstock.query.columns import needs_large, own_columns_in
 from penstock.query.conditions import wanted
 from penstock.query.dialect import macros_in
-from penstock.query.doubles import DOUBLES
 from penstock.query.pruning import chosen, conditions_on, pruned
 from penstock.query.quoting import identifier
-from penstock.query.repeats import without_repeats
+from penstock.tiers.doubles import DOUBLES
 from penstock.tiers.findings import Findings
 from penstock.tiers.look import Asked, Tier, look
+from penstock.tiers.repeats import without_repeats
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
     from pathlib import Path
 
     from duckdb import DuckDBPyConnection
@@ -75,8 +75,8 @@ class _Table:
 class Relations:
     """Looks only at what is asked for: looking at a table costs more than most queries.
 
-    First our own statements look, over the whole lake; then the tables are made in an engine that
-    reaches no more than what the caller may see, and that alone runs the caller's statement.
+    The tables are made in an engine that reaches no more than what the caller may see, and that
+    alone runs the caller's statement.
     """
 
     def __init__(self, scope: Scope, statement: Statement) -> None:
@@ -89,14 +89,14 @@ class Relations:
         """Those that they read, by their paths."""
         self.said = Findings()
 
-    def look(self, asking: DuckDBPyConnection, own: DuckDBPyConnection) -> None:
-        """At what the statement reads. `asking` reckons its constants, `own` reads the lake."""
+    def look(self, asking: DuckDBPyConnection, check: Callable[[], None]) -> None:
+        """At what the statement reads. `asking` reckons its constants; `check` may end it."""
         for table, views in _VIEWS.items():
             named = self.statement.tables & {table, *views}
             if named:
                 chosen_views = {view: views[view] for view in sorted(named - {table})}
                 limits = wanted(asking, self.statement.tree, conditions_on(table))
-                self._found.append(self._look_at(own, table, chosen_views, limits))
+                self._found.append(self._look_at(check, table, chosen_views, limits))
         for table in sorted(self.statement.tables.intersection(ROLLUPS)):
             self._rollups[table] = glance(self._scope.lake, table)
             self._readable(self._rollups[table].files)
@@ -119,7 +119,7 @@ class Relations:
             self._make_rollup(connection, table, seen)
 
     def _look_at(
-        self, own: DuckDBPyConnection, table: str, views: Mapping[str, str], limits: Wanted
+        self, check: Callable[[], None], table: str, views: Mapping[str, str], limits: Wanted
     ) -> _Table:
         tree, scope = self.statement.tree, self._scope
 
@@ -134,10 +134,10 @@ class Relations:
         files = self._readable(pruned(lake.files, limits))
         found.cold = replace(found.cold, files=tuple(files))
         pieces = [piece for tier in (Tier.WARM, Tier.HOT) for piece in found.fresh.get(tier, ())]
-        fresh = chosen(without_repeats(own, pieces, files), limits)
+        fresh = chosen(without_repeats(pieces, files, check), limits)
         if fresh is not None and not is_slim(found.cold):
             fresh = fill(fresh, found.cold.promoted)
-        doubles = DOUBLES.rows(own, scope.lake, lake, files) if table == "spans" else {}
+        doubles = DOUBLES.rows(scope.lake, lake, files, check) if table == "spans" else {}
         return _Table(table, views, found.cold, files, doubles, fresh)
 
     def _make_table(self, connection: DuckDBPyConnection, found: _Table) -> None:

@@ -7,18 +7,17 @@ nothing but that. A file of the lake is a share, a sealed segment is one, and ho
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
 from penstock.lake.identity import of_messages, repeated
 from penstock.lake.reader import deleted_rows
-from penstock.query.database import Engine, connection_to
-from penstock.query.doubles import DOUBLES
-from penstock.query.repeats import compare
+from penstock.tiers.doubles import DOUBLES
 from penstock.tiers.findings import Findings
 from penstock.tiers.look import ALL, Asked, Tier, look
+from penstock.tiers.repeats import compare
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -31,8 +30,6 @@ if TYPE_CHECKING:
     from penstock.lake.settings import LakeSettings
     from penstock.tiers.pieces import Piece
     from penstock.tiers.segments import Segment
-
-_MEMORY_BYTES: Final = 1024**3
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +70,9 @@ def share(
         warn(warning)
     files = found.cold.files
     warm, hot = (found.fresh.get(tier, []) for tier in (Tier.WARM, Tier.HOT))
-    with connection_to(Engine(lake.warehouse, _MEMORY_BYTES)) as connection:
-        doubles = DOUBLES.rows(connection, lake, found.cold, files) if table == "spans" else {}
-        if table == "spans" and files:
-            compare(connection, [piece for piece in (*warm, *hot) if piece.rows.num_rows], files)
+    doubles = DOUBLES.rows(lake, found.cold, files) if table == "spans" else {}
+    if table == "spans" and files:
+        compare([piece for piece in (*warm, *hot) if piece.rows.num_rows], files)
     unwanted = {path: np.array(sorted(rows), np.int64) for path, rows in doubles.items()}
     for file in files:
         deleted = deleted_rows(file)

@@ -12,7 +12,7 @@ from penstock.lake.replace import take_out
 from penstock.lake.settings import LakeSettings
 from penstock.lake.tables import Lake
 from penstock.query import doubles, relations
-from penstock.query.doubles import Doubles
+from penstock.tiers.doubles import Doubles
 from tests.pipeline.helpers import Data, spans, trace_id
 from tests.query.helpers import named, values
 from tests.query.test_doubles import twice

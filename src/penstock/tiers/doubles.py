@@ -9,6 +9,7 @@ so that a process compares only what came since.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections import defaultdict
@@ -16,23 +17,20 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from penstock.lake.glance import glance
-from penstock.lake.identity import SPAN_IDENTITY, has_name, identities
+from penstock.lake.identity import identities
 from penstock.lake.layout import key_of
+from penstock.lake.reader import rows_within
 from penstock.lake.shown import ROW
 from penstock.lake.trace_filters import TRACE_FILTERS
 from penstock.lake.window import Window
-from penstock.query.compared import TABLE, Record, names_of
-from penstock.query.database import Engine, connection_to
-from penstock.query.files import listed
+from penstock.tiers.compared import TABLE, Record, names_of
+from penstock.tiers.repeats import named_spans
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from duckdb import DuckDBPyConnection
     from numpy.typing import NDArray
 
     from penstock.lake.glance import ColdFile, Glance
@@ -40,11 +38,9 @@ if TYPE_CHECKING:
 
 PROBED_TRACES: Final = 500
 """Filters are asked for no more than these: reading the ids is quicker then."""
-_AT: Final = "penstock_time_us"
 _FOREVER: Final = (-(2**62), 2**62)
 _WRITTEN_S: Final = 5.0
 """What a long comparison has found is recorded so often."""
-_MEMORY_BYTES: Final = 512 * 1024**2
 
 
 def record_doubles(lake: LakeSettings, is_over: Callable[[], bool] = lambda: False) -> None:
@@ -52,10 +48,15 @@ def record_doubles(lake: LakeSettings, is_over: Callable[[], bool] = lambda: Fal
 
     Stops when it `is_over`, and has recorded what it found until then.
     """
+
+    def check() -> None:
+        if is_over():
+            raise _Over
+
     table = glance(lake, TABLE)
     if len(table.files) > 1:
-        with connection_to(Engine(lake.warehouse, _MEMORY_BYTES)) as connection:
-            DOUBLES.record(connection, lake, table, is_over)
+        with contextlib.suppress(_Over):
+            DOUBLES.record(lake, table, check)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,52 +78,52 @@ class Doubles:
 
     def rows(
         self,
-        connection: DuckDBPyConnection,
         lake: LakeSettings,
         table: Glance,
         files: Sequence[ColdFile],
+        check: Callable[[], None] = lambda: None,
     ) -> dict[str, frozenset[int]]:
         """By file: the rows that do not count, because another file of the table has them too.
 
-        `files` are those of the table that are read.
+        `files` are those of the table that are read. `check` is called before each comparison, and
+        may raise: what was compared by then need not be compared again.
         """
         asked = (table.identity, table.files, tuple(files))
         with self._lock:
             last, found = self._last
         if last == asked:
             return found
-        found = self._found(connection, lake, table, files) if len(files) > 1 else {}
+        found = self._found(lake, table, files, check) if len(files) > 1 else {}
         with self._lock:
             self._last = (asked, found)
         return found
 
     def record(
         self,
-        connection: DuckDBPyConnection,
         lake: LakeSettings,
         table: Glance,
-        is_over: Callable[[], bool],
+        check: Callable[[], None],
     ) -> None:
         """Compares the files of a table that no record has, and records them."""
         record, names = Record.read(lake, table), names_of(lake, table.files)
         is_new = np.array([name not in record.files for name in names])
         if is_new.any():
             present = dict(zip(table.files, names, strict=True))
-            self._extend(connection, lake, table, record, present, is_new, is_over)
+            self._extend(lake, table, record, present, is_new, check)
 
     def _found(
         self,
-        connection: DuckDBPyConnection,
         lake: LakeSettings,
         table: Glance,
         files: Sequence[ColdFile],
+        check: Callable[[], None],
     ) -> dict[str, frozenset[int]]:
         record = Record.read(lake, table)
         present = dict(zip(table.files, names_of(lake, table.files), strict=True))
         names = [present[file] for file in files]
         is_new = np.array([name not in record.files for name in names])
         if is_new.any() and len(files) == len(table.files):
-            self._extend(connection, lake, table, record, present, is_new)
+            self._extend(lake, table, record, present, is_new, check)
             is_new[:] = False
         here = set(present.values())
         rows = {
@@ -131,19 +132,18 @@ class Doubles:
             if name in record.rows
         }
         for newer, older in _pairs(files, is_new).items():
-            found = self._of(connection, newer, older)
+            found = self._of(newer, older, check)
             rows.setdefault(newer.path, set()).update(*found.values())
         return {path: frozenset(numbers) for path, numbers in rows.items() if numbers}
 
     def _extend(
         self,
-        connection: DuckDBPyConnection,
         lake: LakeSettings,
         table: Glance,
         record: Record,
         present: Mapping[ColdFile, str],
         is_new: NDArray[np.bool_],
-        is_over: Callable[[], bool] = lambda: False,
+        check: Callable[[], None],
     ) -> None:
         """Compares the new files of the whole table, the earlier ones first, and records them."""
         files = table.files
@@ -151,19 +151,17 @@ class Doubles:
         new = {file for file, each in zip(files, is_new.tolist(), strict=True) if each}
         written_s = time.monotonic()
         for newer in sorted(pairs.keys() - new, key=_rank):
-            if is_over():
-                return
-            self._note(record, present, newer, self._of(connection, newer, pairs[newer]))
-        for file in sorted(new, key=_rank):
-            if is_over():
-                break
-            self._note(record, present, file, self._of(connection, file, pairs.get(file, [])))
-            # Invariant of a record: all earlier ones that are in it were compared with this one.
-            record.files.add(present[file])
-            if time.monotonic() > written_s + _WRITTEN_S:
-                record.write(lake, table, present.values())
-                written_s = time.monotonic()
-        record.write(lake, table, present.values())
+            self._note(record, present, newer, self._of(newer, pairs[newer], check))
+        try:
+            for file in sorted(new, key=_rank):
+                self._note(record, present, file, self._of(file, pairs.get(file, []), check))
+                # Invariant of a record: all earlier ones in it were compared with this one.
+                record.files.add(present[file])
+                if time.monotonic() > written_s + _WRITTEN_S:
+                    record.write(lake, table, present.values())
+                    written_s = time.monotonic()
+        finally:
+            record.write(lake, table, present.values())
 
     def _note(
         self,
@@ -177,14 +175,14 @@ class Doubles:
             held |= {present[other]: list(rows) for other, rows in found.items()}
 
     def _of(
-        self, connection: DuckDBPyConnection, newer: ColdFile, older: list[ColdFile]
+        self, newer: ColdFile, older: list[ColdFile], check: Callable[[], None]
     ) -> dict[ColdFile, tuple[int, ...]]:
         """The rows of a file that these have, by them."""
         with self._lock:
             known = self._known.get(newer, _NOTHING)
         new = [file for file in older if file not in known.others]
         if new:
-            found = dict(_compared(connection, newer, new))
+            found = dict(_compared(newer, new, check))
             known = _Compared(known.others | frozenset(new), known.rows | found)
             with self._lock:
                 self._known[newer] = known
@@ -229,57 +227,46 @@ def _is_of_batch(file: ColdFile) -> bool:
     return not (key_of(file.path) or "b").startswith("r")
 
 
+class _Over(Exception):
+    """Whoever asked wants no more."""
+
+
 def _compared(
-    connection: DuckDBPyConnection, newer: ColdFile, older: list[ColdFile]
+    newer: ColdFile, older: list[ColdFile], check: Callable[[], None]
 ) -> list[tuple[ColdFile, tuple[int, ...]]]:
     """The rows that are in both, of each of the older files that has some.
 
     With each are compared the rows of its own time: a file of far-off days has a few of every one,
     and is not to be compared as a whole with all that the table has.
     """
-    rows = _identified(connection, newer, older)
+    check()
+    rows = named_spans(newer, _times(older))
     found = []
     for file in older:
-        suspects = _of_time(rows, file)
+        suspects = rows_within(rows, file.times_us)
         if not suspects.num_rows:
             continue
         traces = suspects["trace_id"].unique()
         few = len(traces) <= PROBED_TRACES
         if few and not TRACE_FILTERS.chosen([file], traces.to_pylist()):
             continue
-        has = _has(connection, file, newer, identities("spans", suspects))
+        check()
+        has = _has(file, newer, identities(TABLE, suspects))
         both = suspects[ROW].to_numpy()[has]
         if len(both):
             found.append((file, tuple(both.tolist())))
     return found
 
 
-def _of_time(rows: pa.Table, file: ColdFile) -> pa.Table:
-    """The rows that have a time of the file; all of them where its times are not known."""
-    if file.times_us is None:
-        return rows
-    first, last = (pa.scalar(each, pa.int64()) for each in file.times_us)
-    at = rows[_AT]
-    inside = pc.and_(pc.greater_equal(at, first), pc.less_equal(at, last))
-    return rows.filter(inside.fill_null(True))
-
-
-def _has(
-    connection: DuckDBPyConnection, file: ColdFile, newer: ColdFile, keys: NDArray[np.uint64]
-) -> NDArray[np.bool_]:
+def _has(file: ColdFile, newer: ColdFile, keys: NDArray[np.uint64]) -> NDArray[np.bool_]:
     window = Window()
-    rows = _identified(connection, file, [newer])
-    window.add(identities("spans", rows))
+    window.add(identities(TABLE, named_spans(file, newer.times_us)))
     return window.knows(keys)
 
 
-def _identified(connection: DuckDBPyConnection, file: ColdFile, others: list[ColdFile]) -> pa.Table:
-    """The named spans of a file that have a time of one of the others."""
-    times = [each.times_us or _FOREVER for each in others]
-    first, last = min(each[0] for each in times), max(each[1] for each in times)
-    columns = ", ".join((*SPAN_IDENTITY, ROW, f"epoch_us(time) AS {_AT}"))
-    sql = f"SELECT {columns} FROM {listed([file], rows=True)}"  # noqa: S608 - our own names
-    if _FOREVER not in (*times, file.times_us or _FOREVER):
-        sql += f" WHERE time BETWEEN make_timestamptz({first}) AND make_timestamptz({last})"
-    rows = connection.sql(sql).to_arrow_table()
-    return rows.filter(pa.array(has_name("spans", rows)))
+def _times(files: list[ColdFile]) -> tuple[int, int] | None:
+    """From the first to the last of them all; None where one does not say."""
+    known = [file.times_us for file in files if file.times_us is not None]
+    if len(known) < len(files):
+        return None
+    return min(first for first, _ in known), max(last for _, last in known)

@@ -13,13 +13,11 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.lake.identity import SPAN_IDENTITY, has_name, identities, repeated
+from penstock.lake.reader import spans_within
 from penstock.lake.window import Window
-from penstock.query.files import listed
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from duckdb import DuckDBPyConnection
+    from collections.abc import Callable, Sequence
 
     from penstock.lake.glance import ColdFile
     from penstock.tiers.pieces import Piece
@@ -31,17 +29,18 @@ _last: Final[dict[tuple[str, bool, int], tuple[tuple[Piece, ...], int, pa.Table]
 
 
 def without_repeats(
-    connection: DuckDBPyConnection, pieces: Sequence[Piece], files: Sequence[ColdFile]
+    pieces: Sequence[Piece], files: Sequence[ColdFile], check: Callable[[], None] = lambda: None
 ) -> pa.Table | None:
     """The rows of the pieces, each once, and none that is in the files; None: there are none.
 
-    Earlier pieces come first. Spans only are looked for in the files.
+    Earlier pieces come first. Spans only are looked for in the files. `check` is called before
+    each of them, and may raise.
     """
     pieces = tuple(piece for piece in pieces if piece.rows.num_rows)
     if not pieces:
         return None
     if pieces[0].table == "spans" and files:
-        compare(connection, pieces, files)
+        compare(pieces, files, check)
     return _put_together(pieces, bool(files))
 
 
@@ -79,16 +78,17 @@ def _once(pieces: tuple[Piece, ...], in_lake: bool) -> pa.Table:
 
 
 def compare(
-    connection: DuckDBPyConnection, pieces: Sequence[Piece], files: Sequence[ColdFile]
+    pieces: Sequence[Piece], files: Sequence[ColdFile], check: Callable[[], None] = lambda: None
 ) -> None:
     """Finds the rows of the pieces that are in the files, of those that were not looked at yet."""
     for piece in pieces:
         new = [file for file in _overlapping(piece, files) if file.path not in piece.compared]
         if not new:
             continue
-        cold = _identified(connection, new, piece)
         window = Window()
-        window.add(identities("spans", cold.filter(pa.array(has_name("spans", cold)))))
+        for file in new:
+            check()
+            window.add(identities("spans", named_spans(file, piece.times_us)))
         found = window.knows(piece.keys)
         with _lock:
             # Invariant: whoever finds a file in `compared` finds its rows in `in_lake`.
@@ -96,16 +96,10 @@ def compare(
             piece.compared |= {file.path for file in new}
 
 
-def _identified(
-    connection: DuckDBPyConnection, files: Sequence[ColdFile], piece: Piece
-) -> pa.Table:
-    """The identifying columns of the rows that can be the piece's too."""
-    columns = ", ".join(SPAN_IDENTITY)
-    sql = f"SELECT {columns} FROM {listed(files)}"  # noqa: S608 - our own names
-    if piece.times_us is not None:
-        first, last = piece.times_us
-        sql += f" WHERE time BETWEEN make_timestamptz({first}) AND make_timestamptz({last})"
-    return connection.sql(sql).to_arrow_table()
+def named_spans(file: ColdFile, times_us: tuple[int, int] | None) -> pa.Table:
+    """The spans of a file that are known by their ids, and have one of these times."""
+    rows = spans_within(file, SPAN_IDENTITY, times_us)
+    return rows.filter(pa.array(has_name("spans", rows)))
 
 
 def _overlapping(piece: Piece, files: Sequence[ColdFile]) -> list[ColdFile]:
