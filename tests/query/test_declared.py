@@ -12,7 +12,7 @@ from penstock.query import declared
 from penstock.query.files import listed
 from tests.pipeline.helpers import Data, spans
 from tests.query.helpers import cold, named, names, values
-from tests.query.test_doubles import twice
+from tests.tiers.test_doubles import twice
 
 if TYPE_CHECKING:
     from pathlib import Path

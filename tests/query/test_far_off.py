@@ -39,9 +39,9 @@ def test_a_file_of_many_days_is_compared_by_the_rows_of_each(
     compared: list[str] = []
     inner = doubles._has  # what it reads is what the test is about
 
-    def has(connection: Any, file: Any, *others: Any) -> Any:
+    def has(file: Any, *others: Any) -> Any:
         compared.append(file.path)
-        return inner(connection, file, *others)
+        return inner(file, *others)
 
     monkeypatch.setattr(doubles, "_has", has)
     sql = "SELECT count(*), count(DISTINCT span_id) FROM spans"

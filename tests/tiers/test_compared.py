@@ -11,11 +11,12 @@ from penstock.lake.files import live_files
 from penstock.lake.replace import take_out
 from penstock.lake.settings import LakeSettings
 from penstock.lake.tables import Lake
-from penstock.query import doubles, relations
+from penstock.query import relations
+from penstock.tiers import doubles
 from penstock.tiers.doubles import Doubles
 from tests.pipeline.helpers import Data, spans, trace_id
 from tests.query.helpers import named, values
-from tests.query.test_doubles import twice
+from tests.tiers.test_doubles import twice
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,9 +29,9 @@ def compared(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     found: list[str] = []
     original = doubles._compared
 
-    def noted(connection: Any, newer: Any, older: Any) -> Any:
+    def noted(newer: Any, *others: Any) -> Any:
         found.append(newer.path)
-        return original(connection, newer, older)
+        return original(newer, *others)
 
     monkeypatch.setattr(doubles, "_compared", noted)
     return found

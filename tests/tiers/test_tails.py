@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-import duckdb
 import pyarrow as pa
 import pytest
 
@@ -130,11 +129,10 @@ def test_rows_that_were_put_together_are_put_together_once() -> None:
     rows = [{"name": "x", "trace_id": "a" * 32, "span_id": f"{n:016x}"} for n in range(1, 6001)]
     many_rows = Piece("spans", pa.Table.from_pylist(rows, SPANS))
     other = Piece("spans", pa.Table.from_pylist(rows[:3], SPANS))
-    with duckdb.connect() as connection:
-        first = without_repeats(connection, [many_rows], [])
-        assert first is without_repeats(connection, [many_rows], [])
-        assert first is not None
-        assert first.num_rows == 6000
-        both = without_repeats(connection, [many_rows, other], [])
-        assert both is not None
-        assert both.num_rows == 6000
+    first = without_repeats([many_rows], [])
+    assert first is without_repeats([many_rows], [])
+    assert first is not None
+    assert first.num_rows == 6000
+    both = without_repeats([many_rows, other], [])
+    assert both is not None
+    assert both.num_rows == 6000
