@@ -14,10 +14,8 @@ from pyspark.errors import PySparkException
 
 from penstock.lake.schemas import TABLES, signal_of
 from penstock.model import Topic
-from penstock.model.errors import InvalidArgument
 from penstock.pipeline.filters import Predicate
 from penstock.pipeline.reading import TableReading
-from penstock.pipeline.source import PenstockSource
 from penstock.tiers.segments import DirectorySegments
 from tests.otel.samples import encoded, full_request
 from tests.pipeline.helpers import DAY_NS, Data, named, names, spans, trace_id
@@ -187,11 +185,3 @@ def test_format_is_known_without_registering_it() -> None:
     code = "import pyspark_penstock as m; print(m.DefaultSource.name())"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "penstock\n"
-
-
-@pytest.mark.parametrize("tiers", ["cold", "hot", "hot,warm,cold"])
-def test_the_source_alone_refuses_tiers(data: Data, tiers: str) -> None:
-    """It has sealed segments and would answer with a part of the rows."""
-    source = PenstockSource({"path": str(data.root), "Tiers": tiers})
-    with pytest.raises(InvalidArgument, match="no tiers"):
-        source.reader(source.schema())

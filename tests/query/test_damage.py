@@ -16,7 +16,7 @@ from penstock.lake import metadata
 from penstock.model.errors import AnswerIncomplete, InvalidArgument
 from penstock.query import engine
 from penstock.storage import DataDirectory
-from penstock.tiers.look import Tier
+from penstock.tiers.cut import Tier
 from tests.cli.running import run
 from tests.pipeline.flush.helpers import lake_files
 from tests.pipeline.helpers import TRACES, Data, spans

@@ -8,7 +8,7 @@ import pytest
 
 from penstock.model import Topic
 from penstock.model.errors import InvalidArgument
-from penstock.tiers.look import Tier
+from penstock.tiers.cut import Tier
 from tests.pipeline.flush.helpers import Plain, lake_files, without_spark
 from tests.pipeline.helpers import Data, spans
 from tests.query.helpers import answer, cold, hot, named, names, warm

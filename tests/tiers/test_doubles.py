@@ -12,7 +12,7 @@ from penstock.lake.settings import LakeSettings
 from penstock.lake.tables import Lake
 from penstock.model import Topic
 from penstock.otel import Signal
-from penstock.tiers.look import Tier
+from penstock.tiers.cut import Tier
 from tests.pipeline.flush.helpers import Plain, lake_files, lake_rows
 from tests.pipeline.helpers import MORNING_NS, Data, spans
 from tests.query.helpers import answer, named, names, values, warm

@@ -14,7 +14,7 @@ import pytest
 from penstock.otel import Signal
 from penstock.storage import DataDirectory
 from penstock.store.outside import LAKE, acknowledge, read_delivered
-from penstock.tiers.look import Tier
+from penstock.tiers.cut import Tier
 from tests.otel.samples import full_request
 from tests.pipeline.flush.helpers import Plain, logs
 from tests.pipeline.helpers import LOGS, METRICS, TRACES, Data, spans, trace_id

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from penstock.cli.demo_parts import DemoClient, DemoServer, SpanId
     from penstock.cli.pipeline import Flushing
     from penstock.server.configuration.config import Config
-    from penstock.tiers.look import Tier
+    from penstock.tiers.cut import Tier
 
 _QUESTION: Final = """\
 SELECT service_name, count(*) AS spans,
@@ -172,7 +172,7 @@ class _Tour:
         self._say(f"   answered in {took_ms:.0f} ms")
 
     def _look_for(self, client: DemoClient) -> Summary:
-        from penstock.tiers.look import Tier
+        from penstock.tiers.cut import Tier
 
         found = {tier: list(self._ids(tier)) for tier in Tier}
         times = collections.Counter(each for ids in found.values() for each in ids)

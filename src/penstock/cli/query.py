@@ -53,7 +53,7 @@ def query(
     try:
         from penstock.query.engine import ask
         from penstock.query.results import FORMATS, cells
-        from penstock.tiers.look import Tier
+        from penstock.tiers.cut import Tier
     except ImportError as error:
         raise PenstockError(f"{error.name} is missing: pip install 'penstock[query]'") from None
     chosen = {Tier(name) for name in _names(tier)}

@@ -33,13 +33,13 @@ from penstock.lake.schemas import TABLES
 from penstock.model.errors import InvalidArgument
 from penstock.model.settings import MIB
 from penstock.pipeline.batches import Admission
+from penstock.tiers.cut import ALL, Tier
 from penstock.tiers.offsets import parse_positions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 _SECONDS: Final = re.compile(r"[0-9]+(\.[0-9]+)?s?")
-_TIERS: Final = frozenset({"hot", "warm", "cold"})
 _OBJECTS: Final = "objects."
 NAMES: Final = (
     "path",
@@ -75,7 +75,7 @@ class SourceOptions:
     objects: Mapping[str, str]
     rows: str
     table: str
-    tiers: frozenset[str]
+    tiers: frozenset[Tier]
     topics: frozenset[str] | None
     namespaces: frozenset[str] | None
     starting_offsets: str
@@ -154,11 +154,11 @@ class _Given:
             raise InvalidArgument(f"{name} names none")
         return names or None
 
-    def tiers(self) -> frozenset[str]:
-        found = self.names("tiers") or _TIERS
-        if not found <= _TIERS:
-            raise InvalidArgument(f"tiers are hot, warm and cold, not {min(found - _TIERS)!r}")
-        return found
+    def tiers(self) -> frozenset[Tier]:
+        found = self.names("tiers") or ALL
+        if not found <= ALL:
+            raise InvalidArgument(f"tiers are hot, warm and cold, not {min(found - ALL)!r}")
+        return frozenset(map(Tier, found))
 
     def count(self, name: str) -> int | None:
         text = self._texts.get(name.lower())

@@ -1,4 +1,4 @@
-"""The format `penstock`: sealed segments, for `spark.read` and `spark.readStream`.
+"""The format `penstock`: all tiers for `spark.read`, sealed segments for `spark.readStream`.
 
 `penstock.pipeline.options` lists the options. There is a task for each segment, small ones share.
 """
@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
@@ -24,14 +24,13 @@ from penstock.pipeline.union import UnionReader
 from penstock.tiers.segments import Chosen, DirectorySegments, State
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     import pyarrow as pa
     from pyspark.sql.datasource import Filter
     from pyspark.sql.types import StructType
 
     from penstock.pipeline.reading import Reading
-    from penstock.pipeline.union import Shares
     from penstock.tiers.segments import Segment, Segments
 
 FORMAT: Final = "penstock"
@@ -54,24 +53,15 @@ class PenstockSource(DataSource):
         """All columns; `.schema(…)` with some of them spares reading the others."""
         return from_arrow_schema(_columns(self._parsed()))
 
-    share: ClassVar[Callable[..., Shares] | None] = None
-    """What finds a table in all tiers; without it sealed segments are read, and `tiers` refused."""
-
     def reader(self, schema: StructType) -> DataSourceReader:
         """For `spark.read`."""
         options = self._parsed()
         segments = _segments(options)
         reading = _reading(options, segments, schema)
         sealed = BatchReader(segments, reading, options)
-        share = type(self).share
-        if share is None and any(name.lower() == "tiers" for name in self.options):
-            raise InvalidArgument(
-                "PenstockSource alone reads sealed segments and no tiers;"
-                " pyspark_penstock.DefaultSource, which Spark finds by itself, reads all of them"
-            )
-        if share is None or options.source != "directory" or not isinstance(reading, TableReading):
+        if options.source != "directory" or not isinstance(reading, TableReading):
             return sealed
-        return UnionReader(share, reading, options, sealed.may_hold)
+        return UnionReader(reading, options, sealed.may_hold)
 
     def streamReader(self, schema: StructType) -> SegmentStreamReader:  # noqa: N802 - Spark's name
         """For `spark.readStream`."""

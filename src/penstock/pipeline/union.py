@@ -10,7 +10,7 @@ import logging
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -42,45 +42,12 @@ if TYPE_CHECKING:
     from penstock.pipeline.options import SourceOptions
     from penstock.pipeline.reading import TableReading
     from penstock.tiers.segments import Segment
+    from penstock.tiers.shares import Shares
 
     RowNumbers = NDArray[np.int64]
 
 _LOG = logging.getLogger(__name__)
 NO_HASHES: Final = np.zeros((0, 2), np.uint64)
-
-
-class Shares(Protocol):
-    """A table at one moment, as `penstock.tiers.shares` finds it."""
-
-    @property
-    def cold(self) -> Sequence[ColdFile]:
-        """Files of the lake."""
-        ...
-
-    @property
-    def warm(self) -> Sequence[Segment]:
-        """Segments that the lake does not have."""
-        ...
-
-    @property
-    def hot(self) -> Sequence[pa.Table]:
-        """Rows that are in no segment."""
-        ...
-
-    @property
-    def unwanted(self) -> Mapping[str, RowNumbers]:
-        """By file or segment: the rows of it that do not count."""
-        ...
-
-    @property
-    def counts(self) -> Mapping[str, int]:
-        """By segment: how many of its rows count."""
-        ...
-
-    @property
-    def repeats(self) -> Mapping[str, Hashes]:
-        """By segment: what the rows are, within their messages, that do not count."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,12 +82,10 @@ class UnionReader(DataSourceReader):
 
     def __init__(
         self,
-        share: Callable[..., Shares],
         reading: TableReading,
         options: SourceOptions,
         may_hold: Callable[[Segment], bool],
     ) -> None:
-        self._share = share
         self._reading = reading
         self._options = options
         self._segment_may_hold = may_hold
@@ -185,8 +150,10 @@ class UnionReader(DataSourceReader):
         )
 
     def _looked(self) -> Shares:
+        from penstock.tiers.shares import share  # tasks read without it
+
         options, root = self._options, Path(self._options.path)
-        return self._share(
+        return share(
             root,
             LakeSettings.of(root),
             options.table,

@@ -15,8 +15,8 @@ from penstock.query.deadline import Deadline
 from penstock.query.relations import KNOWN, ROLLUPS, Relations, Scope
 from penstock.query.statements import checked, sentence
 from penstock.query.unreadable import MISSING, unreadable
+from penstock.tiers.cut import ALL
 from penstock.tiers.findings import Findings
-from penstock.tiers.look import ALL
 
 if TYPE_CHECKING:
     import contextlib
@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
     from penstock.lake.settings import LakeSettings
-    from penstock.tiers.look import TableTiers, Tier
+    from penstock.tiers.cut import Tier
+    from penstock.tiers.look import TableTiers
 
 ATTEMPTS: Final = 20
 """Each is planned anew: files of the one before were replaced, or cannot be read."""

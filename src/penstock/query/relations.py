@@ -20,9 +20,10 @@ from penstock.query.conditions import wanted
 from penstock.query.dialect import macros_in
 from penstock.query.pruning import chosen, conditions_on, pruned
 from penstock.query.quoting import identifier
+from penstock.tiers.cut import Tier
 from penstock.tiers.doubles import DOUBLES
 from penstock.tiers.findings import Findings
-from penstock.tiers.look import Asked, Tier, look
+from penstock.tiers.look import Asked, look
 from penstock.tiers.repeats import without_repeats
 
 if TYPE_CHECKING:

@@ -11,6 +11,7 @@ of the archive, whose objects are cut elsewhere.
 
 from __future__ import annotations
 
+import enum
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
@@ -37,6 +38,20 @@ Ends: TypeAlias = "Mapping[SourcePartition, int]"
 """The offset behind the last message of each partition that is in the lake or in a segment."""
 _MICROSECOND_NS: Final = 1000
 """Descriptors of segments that went through Spark are no more exact."""
+
+
+class Tier(enum.StrEnum):
+    """Where rows are."""
+
+    HOT = "hot"
+    """In the log, not sealed yet."""
+    WARM = "warm"
+    """In sealed segments that the lake does not have yet."""
+    COLD = "cold"
+    """In the lake."""
+
+
+ALL: Final = frozenset(Tier)
 
 
 def rest_of(segment: Segment, positions: Positions) -> Segment | None:

@@ -7,7 +7,6 @@ in that order: what moves meanwhile is seen twice, and the later tier has it; no
 from __future__ import annotations
 
 import contextlib
-import enum
 import time
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
@@ -19,7 +18,7 @@ from penstock.model.positions import SourcePartition, of_sources, sources_in
 from penstock.storage import DataDirectory
 from penstock.store.outside import read_given
 from penstock.tiers.adoption import DirectoryAdoption, adopted
-from penstock.tiers.cut import check_own, ends, from_offset, in_rest, rest_of
+from penstock.tiers.cut import ALL, Tier, check_own, ends, from_offset, in_rest, rest_of
 from penstock.tiers.findings import Findings, Lack
 from penstock.tiers.holes import look_at_logs, missing_files
 from penstock.tiers.opening import open_segment
@@ -42,18 +41,6 @@ if TYPE_CHECKING:
     from penstock.tiers.segments import Segment
 
 
-class Tier(enum.StrEnum):
-    """Where rows are."""
-
-    HOT = "hot"
-    """In the log, not sealed yet."""
-    WARM = "warm"
-    """In sealed segments that the lake does not have yet."""
-    COLD = "cold"
-    """In the lake."""
-
-
-ALL: Final = frozenset(Tier)
 LOOKS: Final = 4
 """What is not there is looked for so often before it counts as missing: data move."""
 PAUSE_S: Final = 0.02

@@ -14,9 +14,10 @@ import pyarrow as pa
 
 from penstock.lake.identity import of_messages, repeated
 from penstock.lake.reader import deleted_rows
+from penstock.tiers.cut import ALL, Tier
 from penstock.tiers.doubles import DOUBLES
 from penstock.tiers.findings import Findings
-from penstock.tiers.look import ALL, Asked, Tier, look
+from penstock.tiers.look import Asked, look
 from penstock.tiers.repeats import compare
 
 if TYPE_CHECKING:

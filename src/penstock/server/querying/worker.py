@@ -114,7 +114,7 @@ class Answerer:
 
     def _ask(self, sql: str, question: dict[str, Any]) -> tuple[Answer, float]:
         from penstock.query.engine import QueryLimits, ask
-        from penstock.tiers.look import Tier
+        from penstock.tiers.cut import Tier
 
         allowed = self._config.query
         limits = QueryLimits(
