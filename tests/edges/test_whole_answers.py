@@ -11,7 +11,7 @@ import pytest
 
 from penstock.lake.glance import forget
 from penstock.tiers import look as tiers
-from penstock.tiers import warm_segment as segments
+from penstock.tiers import warm as segments
 from penstock.tiers.pieces import Pieces
 from penstock.tiers.tails import Tails
 from tests.cli.running import Answer, run

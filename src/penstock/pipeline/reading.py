@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Final, Protocol
 import numpy as np
 import pyarrow as pa
 
-from penstock.lake.schemas import signal_of
 from penstock.model import slots
-from penstock.model.errors import Damaged, InvalidBundle, OffsetUnavailable, PenstockError
+from penstock.model.errors import Damaged, OffsetUnavailable, PenstockError
 from penstock.pipeline.descriptors import descriptor_rows
-from penstock.tiers.cut import in_rest
+from penstock.tiers.rows import segment_rows
 from penstock.tiers.segments import State
 
 if TYPE_CHECKING:
@@ -22,8 +21,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from penstock.lake.rows import Origin
-    from penstock.model.bundle import Bundle
     from penstock.pipeline.filters import Predicate
     from penstock.tiers.segments import Bundles, Segment, Segments
 
@@ -97,8 +94,7 @@ class TableReading:
         """
         for segment in chosen:
             batches = self._segment(segment, whole=segment.path in unwanted)
-            rest = (in_rest(segment, batch) for batch in batches)
-            for batch in without(rest, unwanted.get(segment.path)):
+            for batch in without(batches, unwanted.get(segment.path)):
                 yield from self.fitted(batch)
 
     def fitted(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -113,15 +109,16 @@ class TableReading:
         except (Damaged, OffsetUnavailable) as error:
             self.lose(error)
             return
-        bundles = self._bundles(segment, reader, whole=whole)
-        if self.fail_on_data_loss:
-            yield from self._rows(segment, bundles)
-            return
-        for bundle in bundles:  # each alone: one that is at fault costs no other
-            try:
-                yield from list(self._rows(segment, [bundle]))
-            except Damaged as error:
-                self.lose(error)
+        yield from segment_rows(
+            segment,
+            reader,
+            self.table,
+            lost=self._lost,
+            rowless=self._lost,
+            # Rows whose numbers matter are made of all slots, as those were that were counted.
+            slots=None if whole else self._slots(reader),
+            wants=lambda index: whole or self._may_hold(reader, index),
+        )
 
     def _open(self, segment: Segment) -> Bundles:
         if segment.state is State.GONE:
@@ -135,30 +132,13 @@ class TableReading:
         spared = {slot for slot, by in _NEEDED_BY.items() if columns.isdisjoint(by)}
         return frozenset(reader.slots) - spared
 
-    def _bundles(
-        self, segment: Segment, reader: Bundles, *, whole: bool
-    ) -> Iterator[tuple[Bundle, Origin]]:
-        wanted = self._slots(reader)
-        for index in range(len(reader)):
-            first_offset, messages, *_ = reader.manifest(index)
-            offsets = (first_offset, first_offset + max(messages - 1, 0))
-            if not (whole or self.predicate.may_hold({"_offset": offsets})):
-                continue
-            try:
-                yield reader.bundle(index, wanted).bundle, segment.origin(first_offset)
-            except Damaged as error:
-                reason = str(error).removeprefix(f"{reader.name}: ")
-                self.lose(Damaged(f"{segment.path}: bundle {index}: {reason}"))
+    def _may_hold(self, reader: Bundles, index: int) -> bool:
+        first_offset, messages, *_ = reader.manifest(index)
+        offsets = (first_offset, first_offset + max(messages - 1, 0))
+        return self.predicate.may_hold({"_offset": offsets})
 
-    def _rows(
-        self, segment: Segment, bundles: Iterable[tuple[Bundle, Origin]]
-    ) -> Iterator[pa.RecordBatch]:
-        from penstock.lake.rows import row_batches  # who only plans makes no rows
-
-        try:
-            yield from row_batches(bundles, signal_of(self.table))
-        except InvalidBundle as error:
-            raise Damaged(f"{segment.path}: {error}") from error
+    def _lost(self, text: str) -> None:
+        self.lose(Damaged(text))
 
     def lose(self, error: PenstockError) -> None:
         """Raises it, or says so and goes on."""

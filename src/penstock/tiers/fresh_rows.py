@@ -10,42 +10,34 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from penstock.lake.rows import row_batches
 from penstock.lake.schemas import TABLES, signal_of
-from penstock.model.errors import DataMoved, OffsetUnavailable, PenstockError
+from penstock.model.errors import DataMoved, OffsetUnavailable
 from penstock.model.positions import SourcePartition
 from penstock.storage import DataDirectory
-from penstock.tiers.cut import beyond, ends, in_rest, rest_of
+from penstock.tiers.cut import beyond, ends, rest_of
 from penstock.tiers.findings import Findings
 from penstock.tiers.holes import look_at_logs, missing_files
 from penstock.tiers.hot import hot_batches
 from penstock.tiers.look import LOOKS, PAUSE_S, glance_at_lake, sealed_ends
-from penstock.tiers.opening import open_segment
+from penstock.tiers.rows import segment_rows
 from penstock.tiers.segments import DirectorySegments
+from penstock.tiers.warm import open_segment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
     from penstock.lake.glance import ColdFile
-    from penstock.lake.rows import Origin
     from penstock.lake.settings import LakeSettings
-    from penstock.model.bundle import Bundle
     from penstock.model.positions import Positions
-    from penstock.segment import SegmentReader
     from penstock.storage import Partition
     from penstock.tiers.cut import Ends
     from penstock.tiers.findings import Lack
-    from penstock.tiers.opening import Opened
-    from penstock.tiers.segments import Segment
-
-
-_PART_BYTES: Final = 8 * 1024 * 1024
-Part: TypeAlias = "list[tuple[Bundle, Origin]]"
+    from penstock.tiers.warm import Opened
 
 
 def fresh_rows(
@@ -147,9 +139,9 @@ class Fresh:
             rest = rest_of(opened.segment, self._positions)
             assert opened.reader is not None
             assert rest is not None
-            for part in _parts(rest, opened.reader, self.said):
-                for rows in self._rows(rest, part):
-                    yield in_rest(rest, rows)
+            yield from segment_rows(
+                rest, opened.reader, self._table, lost=self.said.lack, rowless=self.said.note
+            )
 
     def _is_warm(self, opened: Opened) -> bool:
         """Whether it can be read, and the lake does not have all of it."""
@@ -166,31 +158,3 @@ class Fresh:
         with pa.memory_map(str(spool)) as file, pa.ipc.open_stream(file) as reader:
             for batch in reader:
                 yield beyond(batch, self._ends)
-
-    def _rows(self, segment: Segment, part: Part) -> list[pa.RecordBatch]:
-        try:
-            return list(row_batches(part, self._signal))
-        except PenstockError as error:
-            if len(part) > 1:  # of one of them; which one is seen when each is alone
-                return [batch for each in part for batch in self._rows(segment, [each])]
-            self.said.note(f"{segment.path}: {error}")
-            return []
-
-
-def _parts(segment: Segment, reader: SegmentReader, said: Findings) -> Iterator[Part]:
-    """The bundles of a segment, a few at a time."""
-    part: Part = []
-    size = 0
-    for index in range(len(reader)):
-        try:
-            stored = reader.bundle(index)
-        except PenstockError as error:
-            said.lack(f"{segment.path}: bundle {index}: {error}")
-            continue
-        part.append((stored.bundle, segment.origin(stored.first_offset)))
-        size += sum(batch.nbytes for batch in stored.bundle.slots.values())
-        if size >= _PART_BYTES:
-            yield part
-            part, size = [], 0
-    if part:
-        yield part

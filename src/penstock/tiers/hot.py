@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from penstock.log.inventory import Lost
     from penstock.model.bundle import Bundle
+    from penstock.model.errors import InvalidBundle
     from penstock.otel.signals import Signal
     from penstock.storage import Partition
     from penstock.tiers.findings import Findings
@@ -59,7 +60,7 @@ def hot_batches(
     place = Origin(source, str(topic), topic.namespace, partition.number, 0)
     hot = _Hot(partition, signal, sealed, said)
     bundles = ((bundle, place.after(at)) for at, bundle in hot.bundles())
-    for batch in row_batches(bundles, signal):
+    for batch in row_batches(bundles, signal, fault=hot.rowless):
         # A bundle may begin before: it has messages that came later too.
         yield batch.filter(pc.field("_offset") >= sealed) if hot.began_before else batch
 
@@ -94,6 +95,10 @@ class _Hot:
             self._said.note(f"{place}: {reason}")
         if self._end == NOT_OPEN or self._at < self._end:
             yield from self._tail()
+
+    def rowless(self, error: InvalidBundle) -> None:
+        """The pipeline sets it aside when it comes to it."""
+        self._said.note(f"{self._topic}/{self._partition.number}: {error}")
 
     # --- from the server -----------------------------------------------------------------------
 

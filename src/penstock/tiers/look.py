@@ -21,11 +21,10 @@ from penstock.tiers.adoption import DirectoryAdoption, adopted
 from penstock.tiers.cut import ALL, Tier, check_own, ends, from_offset, in_rest, rest_of
 from penstock.tiers.findings import Findings, Lack
 from penstock.tiers.holes import look_at_logs, missing_files
-from penstock.tiers.opening import open_segment
 from penstock.tiers.pieces import Piece
 from penstock.tiers.segments import DirectorySegments
 from penstock.tiers.tails import TAILS
-from penstock.tiers.warm_segment import WarmSegment
+from penstock.tiers.warm import WarmSegment, open_segment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
@@ -37,8 +36,8 @@ if TYPE_CHECKING:
     from penstock.storage import Partition
     from penstock.tiers.cut import Ends
     from penstock.tiers.holes import Logs
-    from penstock.tiers.opening import Opened
     from penstock.tiers.segments import Segment
+    from penstock.tiers.warm import Opened
 
 
 LOOKS: Final = 4
@@ -182,7 +181,7 @@ class _Look:
         if opened.reader is None:
             lack = Lack(segment.problem or str(opened.problem))
             return Piece(table, TABLES[table].empty_table(), lacks=(lack,))
-        warm = WarmSegment(table, self._signal, segment, opened.reader)
+        warm = WarmSegment(table, segment, opened.reader)
         piece = warm.piece(slim, self._asked.trace_ids)
         self._said.notes += piece.notes
         return piece.with_rows(in_rest(segment, piece.rows))

@@ -19,7 +19,7 @@ from penstock.otel.decode import decode_requests
 from penstock.otel.signals import Signal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from penstock.lake.rows.groups import Group
     from penstock.lake.rows.origin import Origin
@@ -35,7 +35,10 @@ def rows_of(bundle: Bundle, signal: Signal, origin: Origin) -> pa.Table:
 
 
 def row_batches(
-    bundles: Iterable[tuple[Bundle, Origin]], signal: Signal, schema: pa.Schema | None = None
+    bundles: Iterable[tuple[Bundle, Origin]],
+    signal: Signal,
+    schema: pa.Schema | None = None,
+    fault: Callable[[InvalidBundle], None] | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """The rows of the signal's records, in the order of the bundles.
 
@@ -47,7 +50,8 @@ def row_batches(
     in a raw slot are decoded.
 
     Raises InvalidBundle, with its offset, for a bundle that is not OTAP or has a request that
-    cannot be decoded. The rows of the bundles before it are out by then.
+    cannot be decoded. The rows of the bundles before it are out by then. With `fault` it is told
+    that, and the rows of the bundles behind it follow.
     """
     schema = schema or TABLES[table_of(signal)]
     for group in groups(bundles, signal.root_slot):
@@ -56,7 +60,12 @@ def row_batches(
             yield from _cut(joined, schema)
             continue
         for bundle, origin in group:
-            yield from _of_one(bundle, signal, origin, schema)
+            try:
+                yield from _of_one(bundle, signal, origin, schema)
+            except InvalidBundle as error:
+                if fault is None:
+                    raise
+                fault(error)
 
 
 def _joined_columns(group: Group, signal: Signal) -> list[Columns] | None:

@@ -13,12 +13,11 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.lake.identity import has_name, identities, lasts, of_messages, repeated
-from penstock.lake.rows import row_batches
-from penstock.lake.schemas import SHARING, signal_of, table_of
+from penstock.lake.schemas import SHARING
 from penstock.lake.window import Window, in_order
 from penstock.lake.writer import write_rows
-from penstock.model.errors import Damaged, InvalidBundle, OffsetUnavailable, PenstockError
-from penstock.tiers.cut import in_rest
+from penstock.model.errors import Damaged, OffsetUnavailable
+from penstock.tiers.rows import segment_rows
 from penstock.tiers.segments import State
 
 if TYPE_CHECKING:
@@ -29,11 +28,8 @@ if TYPE_CHECKING:
     from penstock.lake.far_off import Arrival
     from penstock.lake.files import WrittenFile
     from penstock.lake.hashing import Hashes
-    from penstock.lake.rows import Origin
     from penstock.lake.target import Target
-    from penstock.model.bundle import Bundle
-    from penstock.otel.signals import Signal
-    from penstock.tiers.segments import Bundles, Segment, Segments
+    from penstock.tiers.segments import Segment, Segments
 
 PIECE_BYTES: Final = 40 * 1024 * 1024
 """Rows of so many bytes in memory make a file, or one for each of their days."""
@@ -118,7 +114,7 @@ def write_group(work: Work, number: int) -> Written:
     pieces = _Pieces(work, number)
     for segment in work.groups[number]:
         for batch in _rows(work, segment, pieces.written.faults):
-            pieces.add(in_rest(segment, batch))
+            pieces.add(batch)
     pieces.end()
     return pieces.written
 
@@ -191,43 +187,7 @@ def _readable_rows(work: Work, segment: Segment, problems: list[str]) -> Iterato
     except (Damaged, OffsetUnavailable) as error:
         problems.append(str(error))
         return
-    signal, given = signal_of(work.table), 0
-    bundles = list(_bundles(reader, segment, problems))
-    try:
-        for batch in row_batches(bundles, signal, SHARING[work.table]):
-            given += batch.num_rows
-            yield batch
-    except InvalidBundle:  # which one, and what follows it, is seen when each is alone
-        yield from _one_by_one(bundles, signal, given, segment, problems)
-
-
-def _one_by_one(
-    bundles: list[tuple[Bundle, Origin]],
-    signal: Signal,
-    given: int,
-    segment: Segment,
-    problems: list[str],
-) -> Iterator[pa.RecordBatch]:
-    """The rows of the bundles without the first `given`, which are the same in both ways."""
-    schema = SHARING[table_of(signal)]
-    for bundle in bundles:
-        try:
-            for batch in row_batches([bundle], signal, schema):
-                new = batch.slice(min(given, batch.num_rows))
-                given -= batch.num_rows - new.num_rows
-                yield new
-        except InvalidBundle as error:
-            problems.append(f"{segment.path}: {error}")
-
-
-def _bundles(
-    reader: Bundles, segment: Segment, problems: list[str]
-) -> Iterator[tuple[Bundle, Origin]]:
-    for index in range(len(reader)):
-        try:
-            stored = reader.bundle(index)
-        except PenstockError as error:
-            reason = str(error).removeprefix(f"{reader.name}: ")
-            problems.append(f"{segment.path}: bundle {index}: {reason}")
-            continue
-        yield stored.bundle, segment.origin(stored.first_offset)
+    told = problems.append
+    yield from segment_rows(
+        segment, reader, work.table, lost=told, rowless=told, schema=SHARING[work.table]
+    )
