@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,11 +14,11 @@ from penstock.log.environment import Environment, MemoryBound
 from penstock.metrics import Metrics
 from penstock.model import Topic
 from penstock.model.settings import SegmentSettings, StoreSettings
-from penstock.otel import Signal, decode_requests
+from penstock.otel import Signal
 from penstock.segment import segment_name
 from penstock.storage import DataDirectory
 from penstock.store import Store
-from penstock.store.decoding import Decoded
+from penstock.store.decoding import RequestDecoder as RequestDecoder
 from tests.patience import PATIENCE_S
 
 if TYPE_CHECKING:
@@ -32,19 +32,6 @@ HOUR_NS = 3_600_000_000_000
 DAY_NS = 24 * HOUR_NS
 WAIT_S = PATIENCE_S
 _SETTINGS = StoreSettings(segment=SegmentSettings(max_open_s=100_000.0))
-
-
-class RequestDecoder:
-    """What a server's decoder does, in this process."""
-
-    def __init__(self, signal: Signal) -> None:
-        self._signal = signal
-
-    def decode(self, first_offset: int, messages: Sequence[bytes]) -> Iterator[Decoded]:
-        """Requests that were appended together share a bundle."""
-        for part in decode_requests(self._signal, messages):
-            yield Decoded(first_offset, part.count, part.bundle, part.problem)
-            first_offset += part.count
 
 
 def spans(*numbers: int, service: str = "shop", start_ns: int = MORNING_NS) -> bytes:

@@ -1,14 +1,15 @@
 """Messages of the log become bundles of the open segment.
 
-A store has one `Decoder`. The one here takes bundles as they are and keeps other messages as raw
-bytes, many in one bundle; `penstock.otel` brings one that understands OTLP.
+The one way from messages to bundles, wherever they lie: in the log, an archive or a queue. What
+decoders differ in is what they make of requests: `PlainDecoder` keeps them as raw bytes, many in
+one bundle, `RequestDecoder` understands OTLP, and a server's does that in another process.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import groupby
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 import pyarrow as pa
 
@@ -18,10 +19,14 @@ from penstock.model.slots import MAX_ROOT_RECORDS, RAW_LOGS
 from penstock.store.messages import decode_bundle, decode_raw
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from penstock.otel.signals import Signal
 
 _RAW_SCHEMA = pa.schema([pa.field("data", pa.binary(), nullable=False)])
 RAW_BUNDLE_BYTES: Final = 1024 * 1024
+Part: TypeAlias = tuple[int, Bundle | None, str]
+"""Of how many messages, the bundle that they are, and what is wrong where it is None."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +48,30 @@ class Decoder(Protocol):
         ...
 
 
+def decoded(
+    first_offset: int,
+    messages: Iterable[bytes],
+    of_requests: Callable[[list[bytes]], Iterable[Part]],
+) -> Iterator[Decoded]:
+    """Consecutive messages of a log as bundles: those that are bundles already, and requests.
+
+    `of_requests` is given each run of messages that are requests, as the log has them.
+    """
+    offset = first_offset
+    for is_raw, run in groupby(messages, _is_raw):
+        for count, bundle, problem in of_requests([*run]) if is_raw else map(bundle_in, run):
+            yield Decoded(offset, count, bundle, problem)
+            offset += count
+
+
+def bundle_in(message: bytes | memoryview, count: int = 1) -> Part:
+    """The bundle that a message is; of `count` messages, where it was made of them."""
+    try:
+        return count, decode_bundle(message), ""
+    except PenstockError as error:
+        return count, None, str(error)
+
+
 class PlainDecoder:
     """Bundles as they are; other messages in `raw_slot`, one row each."""
 
@@ -51,30 +80,37 @@ class PlainDecoder:
 
     def decode(self, first_offset: int, messages: Sequence[bytes]) -> Iterator[Decoded]:
         """Runs of raw messages share a bundle."""
-        offset = first_offset
-        for is_raw, run in groupby(messages, _is_raw):
-            group = list(run)
-            yield from self._raw(offset, group) if is_raw else _bundles(offset, group)
-            offset += len(group)
+        return decoded(first_offset, messages, self._raw)
 
-    def _raw(self, offset: int, messages: list[bytes]) -> Iterator[Decoded]:
+    def _raw(self, messages: list[bytes]) -> Iterator[Part]:
         for group in _limited(messages):
             data = pa.array([decode_raw(message) for message in group], pa.binary())
             batch = pa.RecordBatch.from_arrays([data], schema=_RAW_SCHEMA)
-            yield Decoded(offset, len(group), Bundle({self._raw_slot: batch}, items=len(group)))
-            offset += len(group)
+            yield len(group), Bundle({self._raw_slot: batch}, items=len(group)), ""
+
+
+class RequestDecoder:
+    """Bundles as they are; other messages are requests of one signal, decoded in this process."""
+
+    def __init__(self, signal: Signal) -> None:
+        self._signal = signal
+
+    def decode(self, first_offset: int, messages: Iterable[bytes]) -> Iterator[Decoded]:
+        """Requests that stand together are decoded together."""
+        return decoded(first_offset, messages, self._requests)
+
+    def _requests(self, messages: list[bytes]) -> Iterator[Part]:
+        from penstock.otel import decode_requests  # it takes longer to import than most stores
+
+        requests = [decode_raw(message) or b"" for message in messages]
+        return (
+            (part.count, part.bundle, part.problem)
+            for part in decode_requests(self._signal, requests)
+        )
 
 
 def _is_raw(message: bytes) -> bool:
     return message[:1] != b"\0" or message[:2] == b"\0R"
-
-
-def _bundles(offset: int, messages: list[bytes]) -> Iterator[Decoded]:
-    for number, message in enumerate(messages, offset):
-        try:
-            yield Decoded(number, 1, decode_bundle(message))
-        except PenstockError as error:
-            yield Decoded(number, 1, None, str(error))
 
 
 def _limited(messages: list[bytes]) -> Iterator[list[bytes]]:

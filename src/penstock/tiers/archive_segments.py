@@ -61,9 +61,7 @@ class ArchiveSegments:
             raise InvalidArgument(f"{segment.path} carries no signal")
         descriptor = decode_descriptor(segment.detail.encode())
         messages = asyncio.run(self._messages(segment, descriptor))
-        return RequestBundles.of_messages(
-            segment.path, segment.signal, messages, lost=descriptor.lost
-        )
+        return RequestBundles(segment.path, segment.signal, messages, lost=descriptor.lost)
 
     def gone(self, key: str, start: Position, end_offset: int) -> Segment:
         """Retention took it, or it was never archived."""

@@ -17,11 +17,11 @@ from penstock.client.workers import NOT_OPEN, hot_messages
 from penstock.lake.rows import Origin, row_batches
 from penstock.log.cache import Batch
 from penstock.log.follow import FolderReader
-from penstock.model.errors import DataMoved, OffsetUnavailable, PenstockError, ServerUnreachable
-from penstock.otel import decode_requests
+from penstock.model.errors import DataMoved, OffsetUnavailable, ServerUnreachable
 from penstock.storage import DataDirectory
 from penstock.storage.files import LocalFiles
-from penstock.store.messages import decode_bundle, decode_raw
+from penstock.store.decoding import RequestDecoder
+from penstock.store.messages import decode_bundle
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -71,7 +71,7 @@ class _Hot:
     def __init__(self, partition: Partition, signal: Signal, sealed: int, said: Findings) -> None:
         self._partition = partition
         self._topic = str(partition.topic)
-        self._signal = signal
+        self._decoder = RequestDecoder(signal)
         self._at = sealed
         """Everything before it was seen."""
         self.began_before = False
@@ -171,30 +171,12 @@ class _Hot:
     # --- decoding ------------------------------------------------------------------------------
 
     def _decoded_batch(self, batch: Batch) -> Iterator[tuple[int, Bundle]]:
-        """Requests that stand together are decoded together."""
-        offset, requests = batch.first_offset, list[bytes]()
-        for number, message in enumerate(batch.messages):
-            raw = decode_raw(message)
-            if raw is not None:
-                requests.append(raw)
-                continue
-            yield from self._decoded(offset, requests)
-            here = batch.first_offset + number
-            try:
-                yield here, decode_bundle(message)
-            except PenstockError as error:
-                self._undecodable(here, str(error))
-            offset, requests = here + 1, []
-        yield from self._decoded(offset, requests)
-        self._at = batch.first_offset + len(batch.messages)
-
-    def _decoded(self, offset: int, requests: list[bytes]) -> Iterator[tuple[int, Bundle]]:
-        for part in decode_requests(self._signal, requests) if requests else ():
+        for part in self._decoder.decode(batch.first_offset, batch.messages):
             if part.bundle is not None:
-                yield offset, part.bundle
+                yield part.first_offset, part.bundle
             else:
-                self._undecodable(offset, str(part.problem))
-            offset += part.count
+                self._undecodable(part.first_offset, part.problem)
+        self._at = batch.first_offset + len(batch.messages)
 
     def _undecodable(self, offset: int, problem: str) -> None:
         """Whole, and no rows can be made of it: the store sets it aside when it comes to it."""

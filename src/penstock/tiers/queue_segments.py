@@ -135,7 +135,7 @@ class QueueSegments:
             for start, end in detail["ranges"]
             for index in range(start, len(batch.entries) if end is None else end)
         ]
-        return RequestBundles.of_requests(segment.path, segment.signal, requests)
+        return RequestBundles(segment.path, segment.signal, requests)
 
     def gone(self, key: str, start: Position, end_offset: int) -> Segment:
         """Never needed: a topic that is not in a batch has lost nothing."""

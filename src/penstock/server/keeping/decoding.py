@@ -8,7 +8,6 @@ again is set aside.
 
 from __future__ import annotations
 
-import itertools
 import logging
 import threading
 from typing import TYPE_CHECKING, Final
@@ -16,15 +15,14 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from penstock.children.asking import Child, ChildDied
-from penstock.model.errors import PenstockError
 from penstock.server.keeping.decoder import Answer, from_parts
-from penstock.store.decoding import Decoded
-from penstock.store.messages import decode_bundle, decode_raw
+from penstock.store.decoding import bundle_in, decoded
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from penstock.otel.signals import Signal
+    from penstock.store.decoding import Decoded, Part
 
 _LOG = logging.getLogger(__name__)
 _TRIES: Final = 2
@@ -141,24 +139,8 @@ class RemoteDecoder:
 
     def decode(self, first_offset: int, messages: Sequence[bytes]) -> Iterator[Decoded]:
         """Consecutive requests share a bundle; what is a bundle already stays as it is."""
-        offset = first_offset
-        for is_raw, run in itertools.groupby(messages, _is_raw):
-            group = list(run)
-            whole = [Answer(1, message) for message in group]
-            for answer in self._process.run(self._signal, group) if is_raw else whole:
-                yield _decoded(offset, answer)
-                offset += answer.messages
+        return decoded(first_offset, messages, self._requests)
 
-
-def _is_raw(message: bytes) -> bool:
-    return decode_raw(message) is not None
-
-
-def _decoded(offset: int, answer: Answer) -> Decoded:
-    bundle, problem = None, answer.problem
-    try:
-        if answer.bundle is not None:
-            bundle = decode_bundle(answer.bundle)
-    except PenstockError as error:
-        problem = str(error)
-    return Decoded(offset, answer.messages, bundle, problem)
+    def _requests(self, messages: list[bytes]) -> Iterator[Part]:
+        for count, bundle, problem in self._process.run(self._signal, messages):
+            yield (count, None, problem) if bundle is None else bundle_in(bundle, count)
