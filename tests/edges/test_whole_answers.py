@@ -10,7 +10,7 @@ import pyarrow.flight as pf
 import pytest
 
 from penstock.lake.glance import forget
-from penstock.tiers import look as tiers
+from penstock.tiers import table as tiers
 from penstock.tiers import warm as segments
 from penstock.tiers.pieces import Pieces
 from penstock.tiers.tails import Tails

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from penstock.lake.settings import LakeSettings
     from penstock.tiers.cut import Tier
-    from penstock.tiers.look import TableTiers
+    from penstock.tiers.table import TableTiers
 
 ATTEMPTS: Final = 20
 """Each is planned anew: files of the one before were replaced, or cannot be read."""

@@ -23,8 +23,8 @@ from penstock.query.quoting import identifier
 from penstock.tiers.cut import Tier
 from penstock.tiers.doubles import DOUBLES
 from penstock.tiers.findings import Findings
-from penstock.tiers.look import Asked, look
 from penstock.tiers.repeats import without_repeats
+from penstock.tiers.table import Asked, table_tiers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from penstock.lake.settings import LakeSettings
     from penstock.query.conditions import Wanted
     from penstock.query.statements import Statement
-    from penstock.tiers.look import TableTiers
+    from penstock.tiers.table import TableTiers
 
 ROLLUPS: Final = ("service_red_1m", "service_edges_1h", "traces")
 """Tables that the lake alone has."""
@@ -128,7 +128,7 @@ class Relations:
             return not needs_large(tree, seen, table, views)
 
         asked = Asked(table, scope.tiers, scope.namespaces, is_slim, limits.trace_ids)
-        found = look(scope.data_dir, scope.lake, asked, self.said)
+        found = table_tiers(scope.data_dir, scope.lake, asked, self.said)
         self.tables[table] = found
         self._check_certain(table, found.cold, views)
         lake = replace(found.cold, files=self._without_left_out(found.cold.files))

@@ -17,8 +17,8 @@ from penstock.lake.reader import deleted_rows
 from penstock.tiers.cut import ALL, Tier
 from penstock.tiers.doubles import DOUBLES
 from penstock.tiers.findings import Findings
-from penstock.tiers.look import Asked, look
 from penstock.tiers.repeats import compare
+from penstock.tiers.table import Asked, table_tiers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -65,7 +65,7 @@ def share(
     """
     said = Findings()
     asked = Asked(table, tiers, namespaces, slim=lambda _: True)
-    found = look(data_dir, lake, asked, said)
+    found = table_tiers(data_dir, lake, asked, said)
     said.check(partial=partial)
     for warning in said.warnings:
         warn(warning)
