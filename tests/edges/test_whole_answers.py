@@ -43,7 +43,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
             path.unlink()
         warm(data, spans(3))
         with hot(data, spans(4), spans(5)):
-            shutil.copytree(data.root, folder / "killed")
+            shutil.copytree(data.root, folder / "killed", ignore=shutil.ignore_patterns("*.tmp"))
     shutil.rmtree(data.root)
     (folder / "killed").rename(data.root)
     assert count(data.root) == 5
