@@ -282,10 +282,10 @@ def test_huge_request_is_never_whole_in_memory(
     monkeypatch.setattr(task, "PIECE_BYTES", 1)
     data.seal([spans(*range(5), service="s" * 1000)])
     order: list[str] = []
-    made, written = task.row_batches, task.write_rows
+    made, written = task.segment_rows, task.write_rows
 
-    def row_batches(*parts: Any) -> Iterator[pa.RecordBatch]:
-        for batch in made(*parts):
+    def segment_rows(*parts: Any, **named: Any) -> Iterator[pa.RecordBatch]:
+        for batch in made(*parts, **named):
             order.append("made")
             yield batch
 
@@ -293,7 +293,7 @@ def test_huge_request_is_never_whole_in_memory(
         order.append("written")
         return written(*parts)
 
-    monkeypatch.setattr(task, "row_batches", row_batches)
+    monkeypatch.setattr(task, "segment_rows", segment_rows)
     monkeypatch.setattr(task, "write_rows", write_rows)
     assert worker.write().rows == 5
     assert order == ["made", "written"] * 5
