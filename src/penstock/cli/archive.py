@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -20,22 +20,19 @@ from penstock.cli.common import (
     print_table,
     say,
 )
-from penstock.cli.object_stores import metadata_option, objects_option, root_option
+from penstock.cli.object_stores import ArchivePlace, archive_options, archive_stores
 from penstock.model.errors import ArchiveConflict
-from penstock.storage import DataDirectory
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
-    from penstock.archive import ArchiveSettings, Catalog
+    from penstock.archive import Catalog
     from penstock.model import Topic
     from penstock.storage import Partition
-    from penstock.storage.metadata import Lease, Leases, Metadata
+    from penstock.storage.metadata import Lease, Metadata
     from penstock.storage.objects import ObjectStore
 
-_objects_option = objects_option(required=True)
-_metadata_option = metadata_option("metadata.db in the data directory")
+_archive_options = archive_options(required=True)
 
 
 @click.group()
@@ -48,22 +45,16 @@ def archive() -> None:
 
 @archive.command()
 @data_dir_option
-@_objects_option
-@_metadata_option
-@root_option
+@_archive_options
 @json_option
-def status(
-    data_dir: Path, objects_url: str, metadata_url: str | None, root: str, as_json: bool
-) -> None:
+def status(data_dir: Path, archive: ArchivePlace, as_json: bool) -> None:
     """Show what is archived of each topic, and who owns it.
 
     Asks the metadata store; works with the server running or stopped.
 
     Example: penstock archive status --objects s3://telemetry/archive
     """
-    found = asyncio.run(
-        _statuses(objects_url, metadata_url or DataDirectory(data_dir).metadata_url, root)
-    )
+    found = asyncio.run(_statuses(*archive.of(data_dir), archive.root))
     if as_json:
         print_json(found)
     elif not found:
@@ -80,9 +71,7 @@ def status(
 @archive.command()
 @click.argument("topic", metavar="[TOPIC]", required=False, callback=parse_topic)
 @data_dir_option
-@_objects_option
-@_metadata_option
-@root_option
+@_archive_options
 @click.option("--zstd", is_flag=True, help="Compress what is uploaded.")
 @click.option(
     "--wait",
@@ -96,9 +85,7 @@ def status(
 def upload(
     topic: Topic | None,
     data_dir: Path,
-    objects_url: str,
-    metadata_url: str | None,
-    root: str,
+    archive: ArchivePlace,
     zstd: bool,
     patience_s: float,
     as_json: bool,
@@ -112,10 +99,13 @@ def upload(
     """
     directory = existing_data_directory(data_dir)
     partitions = partitions_of(directory, topic, None)
-    where = metadata_url or DataDirectory(data_dir).metadata_url
-    identity = uuid.UUID(directory.identity())
-    uploading = _upload(partitions, objects_url, where, root, identity, zstd, patience_s)
-    found = asyncio.run(uploading)
+
+    async def upload_all() -> list[dict[str, Any]]:
+        async with archive_stores(*archive.of(data_dir), create=True) as stores:
+            run = _Uploads(*stores, archive.root, directory.identity(), zstd, patience_s)
+            return [await run.upload(partition) for partition in partitions]
+
+    found = asyncio.run(upload_all())
     if as_json:
         print_json(found)
         return
@@ -131,17 +121,13 @@ def upload(
 @click.argument("topic", metavar="TOPIC", callback=parse_topic)
 @click.option("--partition", type=click.IntRange(min=0), default=0, show_default=True)
 @data_dir_option
-@_objects_option
-@_metadata_option
-@root_option
+@_archive_options
 @json_option
 def rebuild(
     topic: Topic,
     partition: int,
     data_dir: Path,
-    objects_url: str,
-    metadata_url: str | None,
-    root: str,
+    archive: ArchivePlace,
     as_json: bool,
 ) -> None:
     """Describe the objects of a topic again, where the metadata store was lost.
@@ -152,11 +138,17 @@ def rebuild(
     Example: penstock archive rebuild --objects s3://telemetry/archive traces
     """
 
-    async def work(objects: ObjectStore, metadata: Metadata) -> list[dict[str, Any]]:
-        return [await _rebuilt(objects, metadata, topic, partition, root)]
+    async def work() -> dict[str, Any]:
+        from penstock.archive import Catalog
+        from penstock.archive.rebuild import rebuild_archive
 
-    where = metadata_url or DataDirectory(data_dir).metadata_url
-    (found,) = asyncio.run(_with_stores(objects_url, where, work))
+        async with archive_stores(*archive.of(data_dir), create=True) as stores:
+            catalog = Catalog(*stores, topic, partition, root=archive.root)
+            made, left = await rebuild_archive(catalog, "rebuild")
+        end = made[-1].end_offset if made else 0
+        return {"topic": str(topic), "objects": len(made), "end_offset": end, "left": left}
+
+    found = asyncio.run(work())
     if as_json:
         print_json(found)
     elif not found["objects"]:
@@ -166,29 +158,15 @@ def rebuild(
         say(f"{topic}: {found['objects']} objects to offset {found['end_offset']}{left}")
 
 
-async def _rebuilt(
-    objects: ObjectStore, metadata: Metadata, topic: Topic, partition: int, root: str
-) -> dict[str, Any]:
-    from penstock.archive import Catalog
-    from penstock.archive.rebuild import rebuild_archive
-
-    catalog = Catalog(objects, metadata, topic, partition, root=root)
-    made, left = await rebuild_archive(catalog, "rebuild")
-    end = made[-1].end_offset if made else 0
-    return {"topic": str(topic), "objects": len(made), "end_offset": end, "left": left}
-
-
 async def _statuses(objects_url: str, metadata_url: str, root: str) -> list[dict[str, Any]]:
     from penstock.archive.status import all_statuses
 
-    async def look(objects: ObjectStore, metadata: Metadata) -> list[dict[str, Any]]:
+    async with archive_stores(objects_url, metadata_url, create=True) as (objects, metadata):
         found = await all_statuses(objects, metadata, root)
         if not found and await _has_any(objects, f"{root}/"):
             text = f"{objects_url} has objects, and {metadata_url} knows nothing of them"
             raise ArchiveConflict(f"{text}: is it the right store? `archive rebuild` makes it one")
         return [asdict(one) for one in found]
-
-    return await _with_stores(objects_url, metadata_url, look)
 
 
 async def _has_any(objects: ObjectStore, prefix: str) -> bool:
@@ -197,82 +175,47 @@ async def _has_any(objects: ObjectStore, prefix: str) -> bool:
     return False
 
 
-async def _upload(
-    partitions: list[Partition],
-    objects_url: str,
-    metadata_url: str,
-    root: str,
-    directory: uuid.UUID,
-    zstd: bool,
-    patience_s: float,
-) -> list[dict[str, Any]]:
-    from penstock.archive import ArchiveSettings
-    from penstock.storage.metadata import Leases
+@dataclass(frozen=True)
+class _Uploads:
+    objects: ObjectStore
+    metadata: Metadata
+    root: str
+    directory: str
+    zstd: bool
+    patience_s: float
 
-    settings = ArchiveSettings(compression=zstd)
+    async def upload(self, partition: Partition) -> dict[str, Any]:
+        """All that the finished files of a partition have and the archive lacks."""
+        from penstock.archive import ArchiveSettings, Catalog, SealedFiles, Uploader
+        from penstock.storage import LocalFiles
 
-    async def work(objects: ObjectStore, metadata: Metadata) -> list[dict[str, Any]]:
-        leases = Leases(metadata)
-        return [
-            await _upload_one(one, objects, metadata, root, leases, directory, settings, patience_s)
-            for one in partitions
-        ]
-
-    return await _with_stores(objects_url, metadata_url, work)
-
-
-async def _upload_one(
-    partition: Partition,
-    objects: ObjectStore,
-    metadata: Metadata,
-    root: str,
-    leases: Leases,
-    directory: uuid.UUID,
-    settings: ArchiveSettings,
-    patience_s: float,
-) -> dict[str, Any]:
-    from penstock.archive import Catalog, SealedFiles, Uploader
-    from penstock.storage import LocalFiles
-
-    catalog = Catalog(objects, metadata, partition.topic, partition.number, root=root)
-    lease = await _acquired(catalog, leases, f"{directory}/upload", patience_s)
-    source = SealedFiles(LocalFiles(), partition.log_folder)
-    folder = partition.folder
-    uploader = Uploader(catalog, lease, folder, source, settings, directory=directory)
-    try:
-        await uploader.drain()
-        await uploader.tidy()
-    finally:
-        await lease.release()
-    totals = asdict(uploader.totals)
-    return {"topic": str(partition.topic), "partition": partition.number, **totals}
-
-
-async def _acquired(catalog: Catalog, leases: Leases, owner: str, patience_s: float) -> Lease:
-    """Waits for an owner that may be gone; LeaseHeld names one that lives."""
-    from penstock.archive.claim import acquire_later
-    from penstock.model.errors import LeaseHeld
-
-    while True:
+        place = partition.topic, partition.number
+        catalog = Catalog(self.objects, self.metadata, *place, root=self.root)
+        lease = await self._acquired(catalog)
+        source = SealedFiles(LocalFiles(), partition.log_folder)
+        settings = ArchiveSettings(compression=self.zstd)
+        directory = uuid.UUID(self.directory)
+        uploader = Uploader(catalog, lease, partition.folder, source, settings, directory=directory)
         try:
-            return await acquire_later(catalog, leases, owner)
-        except LeaseHeld as held:
-            if held.retry_after_s > patience_s:
-                raise
-            patience_s -= held.retry_after_s
-            await asyncio.sleep(held.retry_after_s)
+            await uploader.drain()
+            await uploader.tidy()
+        finally:
+            await lease.release()
+        known = {"topic": str(partition.topic), "partition": partition.number}
+        return {**known, **asdict(uploader.totals)}
 
+    async def _acquired(self, catalog: Catalog) -> Lease:
+        """Waits for an owner that may be gone; LeaseHeld names one that lives."""
+        from penstock.archive.claim import acquire_later
+        from penstock.model.errors import LeaseHeld
+        from penstock.storage.metadata import Leases
 
-async def _with_stores(
-    objects_url: str, metadata_url: str, work: Callable[[ObjectStore, Metadata], Any]
-) -> list[dict[str, Any]]:
-    from penstock.storage.metadata import open_metadata
-    from penstock.storage.objects import open_objects
-
-    objects, metadata = open_objects(objects_url), open_metadata(metadata_url)
-    try:
-        found: list[dict[str, Any]] = await work(objects, metadata)
-        return found
-    finally:
-        await objects.close()
-        await metadata.close()
+        leases, patience_s = Leases(self.metadata), self.patience_s
+        while True:
+            try:
+                return await acquire_later(catalog, leases, f"{self.directory}/upload")
+            except LeaseHeld as held:
+                if held.retry_after_s > patience_s:
+                    raise
+                patience_s -= held.retry_after_s
+                await asyncio.sleep(held.retry_after_s)

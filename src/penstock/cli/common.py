@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import inspect
 import json
 import uuid
 from dataclasses import fields
@@ -19,9 +21,11 @@ from penstock.model.printable import printable, printable_lines
 from penstock.storage import DataDirectory
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from penstock.storage import Partition
+
+    _Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 data_dir_option = click.option(
     "--data-dir",
@@ -33,6 +37,21 @@ data_dir_option = click.option(
     help="The data directory.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON and nothing else.")
+
+
+def grouped(name: str, make: Callable[..., Any], *options: Callable[[Any], Any]) -> _Decorator:
+    """Options that a command gets together, as the one value that `make` makes of them."""
+    keys = tuple(inspect.signature(make).parameters)
+
+    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(command)
+        def called(**given: Any) -> Any:
+            value = make(**{key: given.pop(key) for key in keys})
+            return command(**given, **{name: value})
+
+        return functools.reduce(lambda inner, option: option(inner), reversed(options), called)
+
+    return decorate
 
 
 def parse_topic(_: click.Context, __: click.Parameter, text: str | None) -> Topic | None:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from penstock.pipeline.feeds import Feed
+    from penstock.queue.settings import QueueSettings
     from penstock.server.configuration.config import Config
 
 
@@ -45,9 +46,7 @@ def directory_feeds(configs: Sequence[Config], old_positions: str) -> list[Feed]
     return [DirectoryFeed(root, OldPositions(old_positions)) for root in known.values()]
 
 
-def queue_feed(
-    config: Config, url: str, manifest_path: str, prefix: str, *, consumes: bool = True
-) -> Feed:
+def queue_feed(config: Config, url: str, settings: QueueSettings, *, consumes: bool = True) -> Feed:
     """The queue at a URL; `buffer.objects` says how to reach it."""
     with installed("objects"):
         from penstock.pipeline.feeds import QueueFeed
@@ -55,8 +54,8 @@ def queue_feed(
         config.data_dir.absolute(),
         url,
         dict(config.buffer.objects),
-        manifest_path=manifest_path,
-        data_path_prefix=prefix,
+        manifest_path=settings.manifest_path,
+        data_path_prefix=settings.data_path_prefix,
         consumes=consumes,
     )
 

@@ -11,8 +11,13 @@ import click
 
 from penstock.cli.common import counted, human_bytes, json_option, print_json, say
 from penstock.cli.fsck_places import ObjectPlace, is_local, local_places, object_places
-from penstock.cli.object_stores import is_url, local_folder, metadata_option, root_option
-from penstock.cli.queue import manifest_option, prefix_option
+from penstock.cli.object_stores import (
+    is_url,
+    local_folder,
+    metadata_option,
+    queue_options,
+    root_option,
+)
 from penstock.model.damage import Damage, DamageReport, KnownLoss
 from penstock.model.errors import PenstockError
 from penstock.storage.directory import IDENTITY
@@ -21,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from penstock.cli.fsck_places import Place
+    from penstock.queue.settings import QueueSettings
 
 
 @click.command()
@@ -28,16 +34,14 @@ if TYPE_CHECKING:
 @click.option("--repair", is_flag=True, help="Rebuild what is damaged from what is readable.")
 @metadata_option()
 @root_option
-@manifest_option
-@prefix_option
+@queue_options
 @json_option
 def fsck(
     path: str,
     repair: bool,
     metadata_url: str | None,
     root: str,
-    manifest_path: str,
-    data_path_prefix: str,
+    settings: QueueSettings,
     as_json: bool,
 ) -> None:
     """Verify a data directory, an archive, a queue, a lake, or one file.
@@ -65,11 +69,8 @@ def fsck(
         looking = functools.partial(local_places, local)
         found, after, kept = _fsck(str(local), looking, repair=repair)
     else:
-        from penstock.queue.settings import QueueSettings
-
         url = path if local is None else local.absolute().as_uri()
-        queue = QueueSettings(manifest_path=manifest_path, data_path_prefix=data_path_prefix)
-        where = ObjectPlace(url, metadata_url, root, queue)
+        where = ObjectPlace(url, metadata_url, root, settings)
         with object_places(where, repair=repair) as look:
             found, after, kept = _fsck(url, look, repair=repair)
     if as_json:

@@ -21,7 +21,7 @@ from penstock.log.survey import survey_log
 from penstock.log.verify import repair_log, verify_file, verify_log
 from penstock.model import SystemClock
 from penstock.model.damage import Damage, DamageReport
-from penstock.model.errors import FormatError, InvalidArgument, LogLocked, PenstockError
+from penstock.model.errors import FormatError, LogLocked, PenstockError
 from penstock.storage import DataDirectory, LocalFiles
 from penstock.storage.directory import IDENTITY
 
@@ -262,8 +262,10 @@ def object_places(where: ObjectPlace, *, repair: bool) -> Iterator[Callable[[], 
     with asyncio.Runner() as runner, contextlib.ExitStack() as stack:
         objects = open_store(where.url)
         stack.callback(lambda: runner.run(objects.close()))
-        metadata = _open_metadata(where.metadata_url, repair=repair)
-        if metadata is not None:
+        metadata = None
+        if where.metadata_url is not None:
+            # Only a repair may make a store of descriptors where there is none.
+            metadata = open_descriptors(where.metadata_url, create=repair)
             stack.callback(lambda: runner.run(metadata.close()))
         yield _Objects(runner, where, objects, metadata).places
 
@@ -323,15 +325,3 @@ class _Objects:
             return self._run(verify_queue(*here, progress=progress, url=self._where.url))
 
         return Place(verify, self._run(queue_bytes(*here)), unrepaired=_UNREPAIRED_QUEUE)
-
-
-def _open_metadata(url: str | None, *, repair: bool) -> Metadata | None:
-    """Only a repair may make a store of descriptors where there is none."""
-    if url is None or not repair:
-        return None if url is None else open_descriptors(url)
-    from penstock.storage.metadata import open_metadata
-
-    try:
-        return open_metadata(url)
-    except InvalidArgument as error:
-        raise click.UsageError(str(error)) from None

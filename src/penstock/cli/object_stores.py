@@ -4,35 +4,39 @@ from __future__ import annotations
 
 import contextlib
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 import click
 
+from penstock.cli.common import grouped
 from penstock.model.errors import InvalidArgument, PenstockError
+from penstock.storage import DataDirectory
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
+    from penstock.queue.settings import QueueSettings
     from penstock.storage.metadata import Metadata
     from penstock.storage.objects import ObjectStore
+
+
+class ArchivePlace(NamedTuple):
+    """Where the halves of an archive are, and what its keys begin with."""
+
+    objects_url: str | None
+    metadata_url: str | None
+    root: str
+
+    def of(self, data_dir: Path) -> tuple[str, str]:
+        """Objects and descriptors; without a URL the data directory keeps the latter."""
+        assert self.objects_url is not None
+        return self.objects_url, self.metadata_url or DataDirectory(data_dir).metadata_url
+
 
 root_option = click.option(
     "--root", default="penstock", show_default=True, help="The first part of the archive's keys."
 )
-
-
-def objects_option(*, required: bool = False) -> Callable[[Any], Any]:
-    """`--objects`."""
-    return click.option(
-        "--objects",
-        "objects_url",
-        metavar="URL",
-        required=required,
-        envvar="PENSTOCK_ARCHIVE_OBJECTS",
-        show_envvar=True,
-        help="The archive's objects: s3://bucket/prefix, gs://…, az://… or file:///folder.",
-    )
 
 
 def metadata_option(default: str = "") -> Callable[[Any], Any]:
@@ -48,6 +52,46 @@ def metadata_option(default: str = "") -> Callable[[Any], Any]:
     )
 
 
+def archive_options(*, required: bool = False) -> Callable[[Any], Any]:
+    """The archive of a data directory, as `archive`."""
+    objects = click.option(
+        "--objects",
+        "objects_url",
+        metavar="URL",
+        required=required,
+        envvar="PENSTOCK_ARCHIVE_OBJECTS",
+        show_envvar=True,
+        help="The archive's objects: s3://bucket/prefix, gs://…, az://… or file:///folder.",
+    )
+    metadata = metadata_option("metadata.db in the data directory")
+    return grouped("archive", ArchivePlace, objects, metadata, root_option)
+
+
+def _queue_settings(manifest_path: str, data_path_prefix: str) -> QueueSettings:
+    from penstock.queue.settings import QueueSettings
+
+    return QueueSettings(manifest_path=manifest_path, data_path_prefix=data_path_prefix)
+
+
+queue_options = grouped(
+    "settings",
+    _queue_settings,
+    click.option(
+        "--manifest-path",
+        default="ingest/manifest",
+        show_default=True,
+        help="The key of the manifest, below the URL.",
+    ),
+    click.option(
+        "--data-path-prefix",
+        default="ingest",
+        show_default=True,
+        help="What the keys of the batches begin with, below the URL.",
+    ),
+)
+"""Where the objects of a queue are, as `settings`."""
+
+
 def is_url(place: str) -> bool:
     """Whether a place is given by URL rather than by path."""
     return "://" in place
@@ -60,15 +104,15 @@ def local_folder(url: str) -> Path | None:
     return Path(unquote(parts.path)) if is_local else None
 
 
-def open_store(url: str) -> ObjectStore:
+def open_store(url: str, *, create: bool = False) -> ObjectStore:
     """The object store at a URL; a usage error where nothing can be made of it.
 
-    PenstockError: it is a folder that does not exist, which would be made otherwise.
+    PenstockError: it is a folder that does not exist, and nobody said that it may be made.
     """
     from penstock.storage.objects import open_objects
 
     folder = local_folder(url)
-    if folder is not None and not folder.is_dir():
+    if not create and folder is not None and not folder.is_dir():
         raise PenstockError(f"there is nothing at {url}")
     try:
         return open_objects(url)
@@ -76,12 +120,12 @@ def open_store(url: str) -> ObjectStore:
         raise click.UsageError(str(error)) from None
 
 
-def open_descriptors(url: str) -> Metadata:
-    """The metadata store at a URL, for looking; as `open_store`."""
+def open_descriptors(url: str, *, create: bool = False) -> Metadata:
+    """The metadata store at a URL; as `open_store`."""
     from penstock.storage.metadata import open_metadata
 
     file = local_folder(url)
-    if file is not None and not file.is_file():
+    if not create and file is not None and not file.is_file():
         raise PenstockError(f"there are no descriptors at {url}")
     try:
         return open_metadata(url)
@@ -91,12 +135,12 @@ def open_descriptors(url: str) -> Metadata:
 
 @contextlib.asynccontextmanager
 async def archive_stores(
-    objects_url: str, metadata_url: str
+    objects_url: str, metadata_url: str, *, create: bool = False
 ) -> AsyncIterator[tuple[ObjectStore, Metadata]]:
-    """Both halves of an archive, closed in the end."""
-    objects = open_store(objects_url)
+    """Both halves of an archive, closed in the end; with `create` made where there are none."""
+    objects = open_store(objects_url, create=create)
     try:
-        metadata = open_descriptors(metadata_url)
+        metadata = open_descriptors(metadata_url, create=create)
         try:
             yield objects, metadata
         finally:

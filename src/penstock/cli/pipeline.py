@@ -16,7 +16,7 @@ import click
 from penstock.cli.common import data_dir_option, json_option, say
 from penstock.cli.comparing import Comparing
 from penstock.cli.feeds import archive_feed, directory_feeds, installed, queue_feed
-from penstock.cli.queue import manifest_option, prefix_option
+from penstock.cli.object_stores import queue_options
 from penstock.cli.serve import config_option, read_config
 from penstock.model.errors import InvalidSetting, PenstockError
 from penstock.pipeline.flush.ending import Ending
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from penstock.pipeline.feeds import Feed
     from penstock.pipeline.flush.progress import BatchReport, Reports
     from penstock.pipeline.flush.settings import FlushSettings
+    from penstock.queue.settings import QueueSettings
     from penstock.server.configuration.config import Config
 
 _POLL_S = 0.2
@@ -77,8 +78,7 @@ def pipeline() -> None:
 @click.option(
     "--queue", metavar="URL", help="Consume the queue at s3://bucket/prefix instead of segments."
 )
-@manifest_option
-@prefix_option
+@queue_options
 @master_option
 @remote_option
 @json_option
@@ -88,8 +88,7 @@ def run(
     old_positions: str,
     once: bool,
     queue: str | None,
-    manifest_path: str,
-    data_path_prefix: str,
+    settings: QueueSettings,
     master: str,
     remote: str | None,
     as_json: bool,
@@ -113,7 +112,7 @@ def run(
     if queue is not None:
         if len(configs) > 1:
             raise click.UsageError("--queue with more than one --data-dir")
-        feeds = [queue_feed(configs[0], queue, manifest_path, data_path_prefix)]
+        feeds = [queue_feed(configs[0], queue, settings)]
     else:
         feeds = directory_feeds(configs, old_positions)
     _run(configs, feeds, master=master, remote=remote, once=once, as_json=as_json)
@@ -133,8 +132,7 @@ def run(
     "--root", default="penstock", show_default=True, help="What the archive's keys begin with."
 )
 @click.option("--queue", metavar="URL", help="What waits in a queue, which goes on waiting.")
-@manifest_option
-@prefix_option
+@queue_options
 @master_option
 @remote_option
 @json_option
@@ -145,8 +143,7 @@ def replay(
     metadata: str | None,
     root: str,
     queue: str | None,
-    manifest_path: str,
-    data_path_prefix: str,
+    settings: QueueSettings,
     master: str,
     remote: str | None,
     as_json: bool,
@@ -162,7 +159,7 @@ def replay(
     if (archive is None) == (queue is None):
         raise click.UsageError("one of --archive and --queue")
     if queue is not None:
-        feed: Feed = queue_feed(config, queue, manifest_path, data_path_prefix, consumes=False)
+        feed: Feed = queue_feed(config, queue, settings, consumes=False)
     else:
         feed = archive_feed(config, archive or "", metadata, root)
     _run([config], [feed], master=master, remote=remote, once=True, as_json=as_json)

@@ -11,29 +11,19 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from penstock.cli.common import human_bytes, json_option, print_json, print_table, say
+from penstock.cli.object_stores import open_store, queue_options
 from penstock.model.errors import BatchUnreadable, FormatError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from penstock.queue import Collected, ConsumedBatch, Entry, Metadata, QueueStatus
+    from penstock.queue.settings import QueueSettings
     from penstock.storage.objects import ObjectStore
 
 Result = TypeVar("Result")
 
 url_argument = click.argument("url", metavar="URL")
-manifest_option = click.option(
-    "--manifest-path",
-    default="ingest/manifest",
-    show_default=True,
-    help="The key of the manifest, below the URL.",
-)
-prefix_option = click.option(
-    "--data-path-prefix",
-    default="ingest",
-    show_default=True,
-    help="What the keys of the batches begin with, below the URL.",
-)
 
 
 @click.group()
@@ -52,17 +42,15 @@ def queue() -> None:
 
 @queue.command()
 @url_argument
-@manifest_option
-@prefix_option
+@queue_options
 @json_option
-def status(url: str, manifest_path: str, data_path_prefix: str, as_json: bool) -> None:
+def status(url: str, settings: QueueSettings, as_json: bool) -> None:
     """Show how much waits, since when, and how the manifest is.
 
     Example: penstock queue status s3://telemetry/buffer --json
     """
-    from penstock.queue import Inspector, QueueSettings
+    from penstock.queue import Inspector
 
-    settings = QueueSettings(manifest_path=manifest_path, data_path_prefix=data_path_prefix)
     found = _with_store(url, lambda objects: Inspector(objects, settings).status())
     if as_json:
         print_json(asdict(found))
@@ -92,16 +80,14 @@ def _print_status(found: QueueStatus) -> None:
 
 @queue.command()
 @url_argument
-@manifest_option
-@prefix_option
+@queue_options
 @click.option("--from", "begin", type=click.IntRange(min=0), help="The first sequence to show.")
 @click.option("--count", type=click.IntRange(min=1), help="Show so many and end.")
 @click.option("--records", is_flag=True, help="Fetch each batch and show its entries, too.")
 @json_option
 def dump(
     url: str,
-    manifest_path: str,
-    data_path_prefix: str,
+    settings: QueueSettings,
     begin: int | None,
     count: int | None,
     records: bool,
@@ -113,9 +99,8 @@ def dump(
 
     Example: penstock queue dump s3://telemetry/buffer --count 10
     """
-    from penstock.queue import Inspector, QueueSettings
+    from penstock.queue import Inspector
 
-    settings = QueueSettings(manifest_path=manifest_path, data_path_prefix=data_path_prefix)
     shown = _Shown(as_json)
 
     async def show(objects: ObjectStore) -> None:
@@ -218,8 +203,7 @@ def _origin(item: Metadata) -> dict[str, str]:
 
 @queue.command()
 @url_argument
-@manifest_option
-@prefix_option
+@queue_options
 @click.option(
     "--grace",
     "grace_s",
@@ -233,8 +217,7 @@ def _origin(item: Metadata) -> dict[str, str]:
 @json_option
 def gc(
     url: str,
-    manifest_path: str,
-    data_path_prefix: str,
+    settings: QueueSettings,
     grace_s: float,
     dry_run: bool,
     as_json: bool,
@@ -248,11 +231,13 @@ def gc(
     """
     from penstock.queue import GarbageCollector, GarbageSettings
 
-    settings = GarbageSettings(
-        manifest_path=manifest_path, data_path_prefix=data_path_prefix, gc_grace_period_s=grace_s
+    wanted = GarbageSettings(
+        manifest_path=settings.manifest_path,
+        data_path_prefix=settings.data_path_prefix,
+        gc_grace_period_s=grace_s,
     )
     found = _with_store(
-        url, lambda objects: GarbageCollector(objects, settings).collect(dry_run=dry_run)
+        url, lambda objects: GarbageCollector(objects, wanted).collect(dry_run=dry_run)
     )
     if as_json:
         print_json({**asdict(found), "dry_run": dry_run})
@@ -272,13 +257,7 @@ def _print_collected(found: Collected, verb: str) -> None:
 
 
 def _with_store(url: str, work: Callable[[ObjectStore], Awaitable[Result]]) -> Result:
-    from penstock.model.errors import InvalidArgument
-    from penstock.storage.objects import open_objects
-
-    try:
-        objects = open_objects(url)
-    except InvalidArgument as error:
-        raise click.BadParameter(str(error), param_hint="URL") from None
+    objects = open_store(url, create=True)
 
     async def run() -> Result:
         try:

@@ -21,9 +21,9 @@ from penstock.cli.common import (
     print_json,
     say,
 )
-from penstock.cli.object_stores import metadata_option, objects_option, root_option
+from penstock.cli.object_stores import ArchivePlace, archive_options
 from penstock.log.follow import FolderReader
-from penstock.storage import DataDirectory, LocalFiles
+from penstock.storage import LocalFiles
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -52,9 +52,7 @@ _PREVIEW_BYTES = 100
 @click.option("--count", type=click.IntRange(min=0), help="Stop after that many messages.")
 @click.option("--partition", type=click.IntRange(min=0), help="One partition only.")
 @click.option("--follow/--no-follow", default=True, show_default=True, help="Wait for more.")
-@objects_option()
-@metadata_option("metadata.db in the data directory")
-@root_option
+@archive_options()
 @json_option
 def tail(
     topic: Topic,
@@ -63,9 +61,7 @@ def tail(
     count: int | None,
     partition: int | None,
     follow: bool,
-    objects_url: str | None,
-    metadata_url: str | None,
-    root: str,
+    archive: ArchivePlace,
     as_json: bool,
 ) -> None:
     """Print the messages of a topic and follow it.
@@ -78,8 +74,6 @@ def tail(
 
     Example: penstock tail --from earliest --count 10 /default/traces
     """
-    descriptors = metadata_url or DataDirectory(data_dir).metadata_url
-    archive = None if objects_url is None else (objects_url, descriptors, root)
     with _readers(data_dir, topic, partition, start, archive) as readers:
         for found, offset, message in itertools.islice(_messages(readers, follow=follow), count):
             _print_message(found, offset, message, as_json=as_json)
@@ -92,9 +86,9 @@ def _readers(
     topic: Topic,
     number: int | None,
     start: int | Literal["earliest", "latest"],
-    archive: tuple[str, str, str] | None,
+    archive: ArchivePlace,
 ) -> AbstractContextManager[list[tuple[Partition, PartitionReader]]]:
-    if archive is not None:
+    if archive.objects_url is not None:
         from penstock.cli.tail_tiers import tiered_readers
 
         return tiered_readers(data_dir, topic, number, start, archive)

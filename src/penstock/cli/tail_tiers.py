@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from penstock.archive import Catalog, TieredReader
+    from penstock.cli.object_stores import ArchivePlace
     from penstock.log.cache import Batch
     from penstock.log.inventory import Lost
     from penstock.log.survey import Survey
@@ -70,18 +71,15 @@ def tiered_readers(
     topic: Topic,
     number: int | None,
     start: int | Literal["earliest", "latest"],
-    archive: tuple[str, str, str],
+    archive: ArchivePlace,
 ) -> Iterator[list[tuple[Partition, PartitionReader]]]:
-    """A reader for each partition that the log or the archive has.
-
-    `archive` names its objects, its descriptors and the root of its keys.
-    """
+    """A reader for each partition that the log or the archive has."""
     from penstock.archive import Catalog, LogFolder, TieredReader
 
-    objects_url, metadata_url, root = archive
+    root = archive.root
     with asyncio.Runner() as runner:
         stack = contextlib.AsyncExitStack()
-        stores = archive_stores(objects_url, metadata_url)
+        stores = archive_stores(*archive.of(data_dir))
         objects, metadata = runner.run(stack.enter_async_context(stores))
         found: list[tuple[Partition, PartitionReader]] = []
         try:
