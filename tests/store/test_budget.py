@@ -17,7 +17,7 @@ from penstock.model.errors import InvalidSetting, LogLocked
 from penstock.storage.files import LocalFiles
 from penstock.store import EvenShare, FairShare
 from penstock.store import budget as module
-from penstock.store.budget import LINE_BYTES, Claim, SharedFile
+from penstock.store.budget import LINE_BYTES, Claim, Ledger
 from tests.patience import PATIENCE_S
 from tests.simulation.faults import FaultyFiles
 from tests.simulation.manual_pool import ManualClock
@@ -75,7 +75,7 @@ class Cores:
 
     def claims(self) -> list[Claim]:
         """The lines of the file."""
-        return SharedFile(self.files, PATH).claims()
+        return Ledger(PATH, self.files).claims()
 
     def held(self) -> int:
         """What all hold together."""
@@ -216,7 +216,7 @@ def test_every_bit_of_a_line_is_covered_by_its_checksum(tmp_path: Path) -> None:
     data = path.read_bytes()
     for position in range(LINE_BYTES, len(data)):
         path.write_bytes(data[:position] + bytes([data[position] ^ 1]) + data[position + 1 :])
-        assert SharedFile(LocalFiles(), path).claims() == []
+        assert Ledger(path, LocalFiles()).claims() == []
 
 
 def test_a_full_disk_has_the_room_that_the_file_had(tmp_path: Path) -> None:
@@ -226,7 +226,7 @@ def test_a_full_disk_has_the_room_that_the_file_had(tmp_path: Path) -> None:
     assert budget.limit(0, 50) == 50
     files.fail("pwrite", errno.ENOSPC)
     assert budget.limit(50, 70) == 70
-    assert [claim.granted_bytes for claim in SharedFile(files, path).claims()] == [70]
+    assert [claim.granted_bytes for claim in Ledger(path, files).claims()] == [70]
     assert not path.with_name("budget.tmp").exists()
 
 
@@ -310,7 +310,7 @@ def test_two_stores_of_one_process_take_turns_at_the_file(tmp_path: Path) -> Non
         thread.start()
     for thread in threads:
         thread.join()
-    claims = SharedFile(LocalFiles(), path).claims()
+    claims = Ledger(path, LocalFiles()).claims()
     assert [claim.used_bytes for claim in claims] == [90] * 4
 
 

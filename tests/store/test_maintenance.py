@@ -19,7 +19,7 @@ from penstock.model.settings import KIB, SizePolicy, StoreSettings
 from penstock.segment import segment_name
 from penstock.storage.files import LocalFiles
 from penstock.store import FairShare, Store, Subscription, filling, maintenance
-from penstock.store.budget import SharedFile
+from penstock.store.budget import Ledger
 from penstock.store.format import Outcome
 from penstock.store.recovery import replay
 from tests.simulation.calls import Call
@@ -623,7 +623,7 @@ def test_two_stores_are_over_their_total_by_one_segment_each_at_most(tmp_path: P
         ]
         peak = largest = 0
         while any(writer.is_alive() for writer in writers):
-            claims = SharedFile(LocalFiles(), path).claims()  # both stores at one moment
+            claims = Ledger(path, LocalFiles()).claims()  # both stores at one moment
             peak = max(peak, sum(claim.held_bytes for claim in claims))
             sizes = [info.size for store in (first, second) for info in store.segments]
             largest = max([largest, *sizes])

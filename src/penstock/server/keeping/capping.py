@@ -12,7 +12,7 @@ from penstock.model.units import show_size
 from penstock.otel.signals import Signal
 from penstock.server.receiving.repeats import ENTRY_BYTES
 from penstock.storage.files import OUT_OF_SPACE
-from penstock.store.size_cap import begin_ledger
+from penstock.store.budget import begin_ledger
 
 if TYPE_CHECKING:
     from pathlib import Path

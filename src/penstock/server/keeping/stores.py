@@ -34,8 +34,8 @@ from penstock.server.keeping.residents import Asleep, Residents
 from penstock.server.keeping.topics import describe
 from penstock.server.refusals import Cause, Refusal, refusal_of, unavailable
 from penstock.store import Store
+from penstock.store.budget import SizeCap
 from penstock.store.outside import LAKE, DeliveredFile
-from penstock.store.size_cap import SizeCap
 from penstock.store.store import FREE_BYTES
 
 if TYPE_CHECKING:
