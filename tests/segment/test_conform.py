@@ -8,8 +8,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.segment.conform import conform
-from penstock.segment.schemas import representative
+from penstock.segment.schemas import conform, representative
 from tests.segment.arrow_samples import NAMES, random_batch, random_type, similar_type
 from tests.segment.test_widening import as_wide
 

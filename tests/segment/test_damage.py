@@ -172,7 +172,12 @@ def forged(data: bytes, at: int, changed: bytes, **fields: int) -> bytes:
     start = trailer.footer_position
     footer = bytearray(data[start : start + trailer.footer_length])
     footer[at : at + len(changed)] = changed
-    new = replace(trailer, footer_crc=fmt.crc32(footer), **fields)
+    held = (
+        {"info": replace(trailer.info, bundles=fields.pop("bundles"))}
+        if "bundles" in fields
+        else {}
+    )
+    new = replace(trailer, footer_crc=fmt.crc32(footer), **fields, **held)
     return data[:start] + footer + fmt.encode_trailer(new)
 
 

@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.model.settings import SegmentSettings
-from penstock.segment import SegmentReader, vocabulary
+from penstock.segment import SegmentReader
+from penstock.segment import unification as vocabulary
 from penstock.segment.dictionaries import can_share, dictionary_paths
 from penstock.segment.unification import Unification
 from tests.segment.arrow_samples import random_batch, random_type

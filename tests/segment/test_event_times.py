@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from penstock.segment.event_times import event_times_ns
+from penstock.segment.writer import event_times_ns
 
 
 def batches(kind: pa.DataType, *columns: list[int | None]) -> list[pa.RecordBatch]:

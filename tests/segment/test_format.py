@@ -19,7 +19,8 @@ from tests.segment.helpers import STORE_ID
 
 PAGE = Path(__file__).parent.parent.parent / "docs" / "formats" / "segment.md"
 HEADER = fmt.Header(STORE_ID, 5, 6)
-TRAILER = fmt.Trailer(64, 0, 0, 0, 0, 0, 0, 0, 5, STORE_ID, 10, 20, 30, -40, 50, 60)
+INFO = fmt.SegmentInfo(5, 10, 20, 0, 30, 64 + 128, -40, 50, 60)
+TRAILER = fmt.Trailer(64, 0, 0, 0, 0, 0, 0, STORE_ID, INFO)
 U32, U64 = st.integers(0, 2**32 - 1), st.integers(0, 2**64 - 1)
 
 
@@ -109,7 +110,7 @@ def footer_of(
         footer_crc=fmt.crc32(data),
         streams=len(streams),
         parts=len(parts),
-        bundles=len(manifest),
+        info=replace(INFO, bundles=len(manifest)),
         refs=sum(len(entry.refs) for entry in manifest),
         schemas=1,
     )

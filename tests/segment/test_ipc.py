@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from penstock.segment.ipc import prelude_length
+from penstock.segment.sink import prelude_length
 
 INNER = pa.dictionary(pa.int8(), pa.string())
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.segment.conform import conform_array
+from penstock.segment.schemas import conform_array
 from penstock.segment.widening import widest
 from tests.segment.arrow_samples import random_array, random_type, similar_type
 

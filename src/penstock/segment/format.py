@@ -37,7 +37,6 @@ ALIGNMENT: Final = 64
 _HEADER = struct.Struct("<8sHHI16sQQ12x")
 _TRAILER = struct.Struct("<QQIIIIIIQ16sQQQqqQHH")
 _CRC = struct.Struct("<I")
-_STORE_ID_FIELD: Final = 9
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,25 +50,41 @@ class Header:
 
 
 @dataclass(frozen=True, slots=True)
+class SegmentInfo:
+    """The one description of a sealed segment, which is immutable but for its deletion.
+
+    The trailer, ack.log and every listing say the same, in this order. Offsets decide what a
+    segment is and what comes before it; the number is the name of its file.
+    """
+
+    segment_seq: int
+    first_offset: int
+    end_offset: int
+    """One past the last message."""
+    bundles: int
+    items: int
+    size: int
+    """Bytes of the file."""
+    first_ingested_at_ns: int
+    """The earliest of its bundles."""
+    last_ingested_at_ns: int
+    """The latest of its bundles."""
+    sealed_at_ns: int
+
+
+@dataclass(frozen=True, slots=True)
 class Trailer:
-    """What a segment is and holds, and where its footer stands."""
+    """Whose the segment is, what it holds, and where its footer stands."""
 
     footer_position: int
     footer_length: int
     footer_crc: int
     streams: int
     parts: int
-    bundles: int
     refs: int
     schemas: int
-    segment_seq: int
     store_id: uuid.UUID
-    first_offset: int
-    end_offset: int
-    items: int
-    first_ingested_at_ns: int
-    last_ingested_at_ns: int
-    sealed_at_ns: int
+    info: SegmentInfo
     version: int = PLAIN
 
 
@@ -113,23 +128,24 @@ def _check_version(version: int) -> None:
 
 def encode_trailer(trailer: Trailer) -> bytes:
     """The last TRAILER_BYTES of a segment."""
+    info = trailer.info
     packed = _TRAILER.pack(
         trailer.footer_position,
         trailer.footer_length,
         trailer.footer_crc,
         trailer.streams,
         trailer.parts,
-        trailer.bundles,
+        info.bundles,
         trailer.refs,
         trailer.schemas,
-        trailer.segment_seq,
+        info.segment_seq,
         trailer.store_id.bytes,
-        trailer.first_offset,
-        trailer.end_offset,
-        trailer.items,
-        trailer.first_ingested_at_ns,
-        trailer.last_ingested_at_ns,
-        trailer.sealed_at_ns,
+        info.first_offset,
+        info.end_offset,
+        info.items,
+        info.first_ingested_at_ns,
+        info.last_ingested_at_ns,
+        info.sealed_at_ns,
         trailer.version,
         0,
     )
@@ -143,10 +159,15 @@ def decode_trailer(data: bytes | memoryview, size: int) -> Trailer:
     (crc,) = _CRC.unpack_from(data, _TRAILER.size)
     if crc32(data[: _TRAILER.size]) != crc:
         raise Damaged("the segment's trailer is damaged")
-    *fields, _ = _TRAILER.unpack_from(data)
-    _check_version(fields[-1])
-    fields[_STORE_ID_FIELD] = uuid.UUID(bytes=fields[_STORE_ID_FIELD])
-    trailer = Trailer(*fields)
-    if trailer.footer_position + trailer.footer_length + TRAILER_BYTES != size:
+    position, length, footer_crc, streams, parts, bundles, refs, schemas, *rest = (
+        _TRAILER.unpack_from(data)
+    )
+    segment_seq, store_id, first, end, items, earliest, latest, sealed_at_ns, version, _ = rest
+    _check_version(version)
+    if position + length + TRAILER_BYTES != size:
         raise Damaged("the segment's size is not what its trailer says")
-    return trailer
+    times = (earliest, latest, sealed_at_ns)
+    info = SegmentInfo(segment_seq, first, end, bundles, items, size, *times)
+    counts = (streams, parts, refs, schemas)
+    owner = uuid.UUID(bytes=store_id)
+    return Trailer(position, length, footer_crc, *counts, owner, info, version)

@@ -1,10 +1,9 @@
-"""What a store knows of a segment without opening it, and what its file is called."""
+"""What segments and their bundles are known by, and what a segment's file is called."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from penstock.model.errors import Damaged
 from penstock.segment import format as fmt
@@ -12,29 +11,28 @@ from penstock.segment import format as fmt
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from penstock.model.bundle import Bundle
+    from penstock.segment.format import SegmentInfo
     from penstock.storage.files import Files
 
 SUFFIX = ".seg"
 _NAME = re.compile(r"([0-9]{20})\.seg")
 
 
-@dataclass(frozen=True, slots=True)
-class SegmentInfo:
-    """A sealed segment: immutable but for its deletion."""
+class StoredBundle(NamedTuple):
+    """A bundle with its place: in the log by offsets, in its segment by index."""
 
-    segment_seq: int
+    bundle: Bundle
+    """With `items` set."""
     first_offset: int
-    end_offset: int
-    """One past the last message."""
-    bundles: int
-    items: int
-    size: int
-    """Bytes of the file."""
-    first_ingested_at_ns: int
-    """The earliest of its bundles."""
-    last_ingested_at_ns: int
-    """The latest of its bundles."""
-    sealed_at_ns: int
+    messages: int
+    ingested_at_ns: int
+    bundle_index: int
+
+    @property
+    def end_offset(self) -> int:
+        """One past the bundle's last message."""
+        return self.first_offset + self.messages
 
 
 def segment_name(segment_seq: int) -> str:
@@ -49,21 +47,6 @@ def segment_seq_of(name: str) -> int | None:
     return segment_seq if segment_seq is not None and segment_seq < 2**63 else None
 
 
-def info_of(trailer: fmt.Trailer, size: int) -> SegmentInfo:
-    """What the trailer says."""
-    return SegmentInfo(
-        trailer.segment_seq,
-        trailer.first_offset,
-        trailer.end_offset,
-        trailer.bundles,
-        trailer.items,
-        size,
-        trailer.first_ingested_at_ns,
-        trailer.last_ingested_at_ns,
-        trailer.sealed_at_ns,
-    )
-
-
 def read_info(files: Files, path: Path) -> SegmentInfo:
     """What the file's last bytes say; one small read. Damaged where they are no trailer."""
     file = files.open(path)
@@ -75,6 +58,6 @@ def read_info(files: Files, path: Path) -> SegmentInfo:
     finally:
         file.close()
     try:
-        return info_of(fmt.decode_trailer(data, size), size)
+        return fmt.decode_trailer(data, size).info
     except Damaged as error:
         raise Damaged(f"{path.name}: {error}") from None

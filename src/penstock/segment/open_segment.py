@@ -10,8 +10,8 @@ from penstock.model.bundle import Bundle
 from penstock.model.errors import InvalidBundle
 from penstock.segment.dictionaries import can_share
 from penstock.segment.gauge import StreamGauge
+from penstock.segment.inventory import StoredBundle
 from penstock.segment.schemas import fingerprint
-from penstock.segment.stored import StoredBundle
 from penstock.segment.tables import ManifestEntry, Ref
 
 if TYPE_CHECKING:

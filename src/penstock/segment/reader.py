@@ -8,10 +8,8 @@ import pyarrow as pa
 
 from penstock.model.bundle import Bundle
 from penstock.model.errors import Damaged, InvalidArgument
-from penstock.segment.conform import conform
-from penstock.segment.inventory import info_of
-from penstock.segment.schemas import families
-from penstock.segment.stored import StoredBundle
+from penstock.segment.inventory import StoredBundle
+from penstock.segment.schemas import conform, families
 from penstock.segment.stream_reader import StreamReader
 from penstock.segment.tables import ManifestEntry, Ref, decode_segment
 from penstock.segment.verify import BadPart, find_damage
@@ -42,7 +40,7 @@ class SegmentReader:
         """What the file was called when it was opened."""
         self.version: Final = trailer.version
         self.store_id: Final = header.store_id
-        self.info: Final = info_of(trailer, len(data))
+        self.info: Final = trailer.info
         self.streams: Final = tuple(footer.streams())
         """The stream directory."""
         self.slots: Final = tuple(sorted({entry.slot for entry in self.streams}))

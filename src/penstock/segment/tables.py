@@ -192,7 +192,7 @@ class Footer:
         self._trailer = trailer
         self._parts_at = trailer.streams * _STREAM.size
         self._manifest_at = self._parts_at + trailer.parts * _PART.size
-        self._refs_at = self._manifest_at + trailer.bundles * _MANIFEST.size
+        self._refs_at = self._manifest_at + trailer.info.bundles * _MANIFEST.size
         self._schemas_at = self._refs_at + trailer.refs * _REF.size
         if self._schemas_at + trailer.schemas * _SCHEMA.size > len(data):
             raise Damaged("the segment's footer is shorter than its tables")
@@ -281,7 +281,7 @@ def decode_segment(data: memoryview) -> tuple[fmt.Header, fmt.Trailer, Footer]:
     if len(data) < fmt.HEADER_BYTES + fmt.TRAILER_BYTES:
         raise Damaged("a segment without a whole trailer")
     trailer = fmt.decode_trailer(data[-fmt.TRAILER_BYTES :], len(data))
-    if (header.store_id, header.segment_seq) != (trailer.store_id, trailer.segment_seq):
+    if (header.store_id, header.segment_seq) != (trailer.store_id, trailer.info.segment_seq):
         raise Damaged("the segment's header and trailer are of different segments")
     end = trailer.footer_position + trailer.footer_length
     return header, trailer, Footer(data[trailer.footer_position : end], trailer)

@@ -52,7 +52,7 @@ def _in_manifest(
 ) -> Iterator[BadPart]:
     """Bundles whose slots are nowhere; for the others, notes in `users` who uses which chunk."""
     place = trailer.footer_position, trailer.footer_length
-    for index in range(trailer.bundles):
+    for index in range(trailer.info.bundles):
         try:
             refs = footer.manifest(index).refs
         except Damaged as error:

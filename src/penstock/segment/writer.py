@@ -6,23 +6,24 @@ import contextlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from isal.isal_zlib import crc32
+from pyarrow import types
 
 from penstock.model.settings import Compression
 from penstock.segment import format as fmt
 from penstock.segment import tables
-from penstock.segment.event_times import event_times_ns
-from penstock.segment.inventory import SegmentInfo, info_of, segment_name
+from penstock.segment.format import SegmentInfo
+from penstock.segment.inventory import segment_name
 from penstock.segment.schemas import omitted_columns, representative
 from penstock.segment.sink import Sink
 from penstock.segment.unification import Unification
 
 if TYPE_CHECKING:
     import uuid
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
-
-    import pyarrow as pa
 
     from penstock.model.settings import SegmentSettings
     from penstock.model.slots import SlotTable
@@ -52,8 +53,9 @@ def write_segment(
     standing = scratch
     try:
         header = fmt.Header(store_id, segment_seq, sealed_at_ns, _version(open_segment))
-        trailer, size = _write_file(files, scratch, header, open_segment, settings, slots)
+        info = _write_file(files, scratch, header, open_segment, settings, slots)
         files.protect(scratch)
+        # Whoever finds the name relies on a whole segment behind it: it is written and synced.
         files.rename(scratch, path)
         standing = path
         files.sync_folder(folder)  # so that the rename survives
@@ -61,7 +63,7 @@ def write_segment(
         with contextlib.suppress(OSError):
             _remove(files, standing)
         raise
-    return info_of(trailer, size)
+    return info
 
 
 def _version(open_segment: OpenSegment) -> int:
@@ -85,18 +87,18 @@ def _write_file(
     open_segment: OpenSegment,
     settings: SegmentSettings,
     slots: SlotTable,
-) -> tuple[fmt.Trailer, int]:
+) -> SegmentInfo:
     file = files.create(path)
     try:
         sink = Sink(file)
         sink.put(fmt.encode_header(header))
         written = [_put_stream(sink, stream, settings) for stream in open_segment.streams]
-        trailer = _put_end(sink, header, open_segment, written, slots)
+        info = _put_end(sink, header, open_segment, written, slots)
         sink.flush()
         file.sync()
     finally:
         file.close()
-    return trailer, sink.position
+    return info
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +128,7 @@ def _put_end(
     open_segment: OpenSegment,
     written: list[_Written],
     slots: SlotTable,
-) -> fmt.Trailer:
+) -> SegmentInfo:
     """Footer and trailer."""
     schemas = _representatives(written)
     manifest = open_segment.manifest
@@ -138,28 +140,33 @@ def _put_end(
         [(slot, schema.serialize().to_pybytes()) for slot, schema in sorted(schemas.items())],
     )
     sink.align()
+    arrived = [entry.ingested_at_ns for entry in manifest]
+    info = SegmentInfo(
+        header.segment_seq,
+        open_segment.first_offset,
+        open_segment.end_offset,
+        bundles=len(manifest),
+        items=sum(entry.items for entry in manifest),
+        size=sink.position + len(footer) + fmt.TRAILER_BYTES,
+        first_ingested_at_ns=min(arrived, default=0),
+        last_ingested_at_ns=max(arrived, default=0),
+        sealed_at_ns=header.sealed_at_ns,
+    )
     trailer = fmt.Trailer(
         footer_position=sink.position,
         footer_length=len(footer),
         footer_crc=crc32(footer),
         streams=len(written),
         parts=len(parts),
-        bundles=len(manifest),
         refs=sum(len(entry.refs) for entry in manifest),
         schemas=len(schemas),
-        segment_seq=header.segment_seq,
         store_id=header.store_id,
-        first_offset=open_segment.first_offset,
-        end_offset=open_segment.end_offset,
-        items=sum(entry.items for entry in manifest),
-        first_ingested_at_ns=min((entry.ingested_at_ns for entry in manifest), default=0),
-        last_ingested_at_ns=max((entry.ingested_at_ns for entry in manifest), default=0),
-        sealed_at_ns=header.sealed_at_ns,
+        info=info,
         version=header.version,
     )
     sink.put(footer)
     sink.put(fmt.encode_trailer(trailer))
-    return trailer
+    return info
 
 
 def _representatives(written: list[_Written]) -> dict[int, pa.Schema]:
@@ -201,3 +208,42 @@ def _entry(
         omitted=omitted_columns(written.schema, union),
         event_times_ns=event_times_ns(stream.batches, slots.event_times.get(stream.slot)),
     )
+
+
+_UNIT_NS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
+_LEAST, _MOST = -(2**63), 2**63 - 1
+
+
+def event_times_ns(batches: Sequence[pa.RecordBatch], column: str | None) -> tuple[int, int] | None:
+    """The earliest and latest time in the column; None without one.
+
+    Times that nanoseconds in 64 bits cannot hold count as the nearest that they can.
+    """
+    schema = batches[0].schema
+    if column not in schema.names:
+        return None
+    unit_ns = _nanoseconds_per_unit(schema.field(column).type)
+    if unit_ns is None:
+        return None
+    ranges = [_range(batch.column(column)) for batch in batches]
+    found = [times for times in ranges if times is not None]
+    if not found:
+        return None
+    earliest, latest = min(low for low, _ in found), max(high for _, high in found)
+    return _held(earliest * unit_ns), _held(latest * unit_ns)
+
+
+def _nanoseconds_per_unit(type_: pa.DataType) -> int | None:
+    if types.is_timestamp(type_):
+        return _UNIT_NS[type_.unit]
+    return 1 if types.is_int64(type_) else None
+
+
+def _range(times: pa.Array) -> tuple[int, int] | None:
+    ends = pc.min_max(times.cast(pa.int64()))
+    low, high = ends["min"].as_py(), ends["max"].as_py()
+    return None if low is None else (low, high)
+
+
+def _held(time_ns: int) -> int:
+    return max(_LEAST, min(time_ns, _MOST))

@@ -26,7 +26,7 @@ from dataclasses import astuple, dataclass
 from typing import Any, Final, TypeAlias
 
 from penstock.model.errors import Damaged
-from penstock.segment.inventory import SegmentInfo
+from penstock.segment.format import SegmentInfo
 
 SNAPSHOT: Final = 1
 _SEALED, _REMOVED, _REGISTERED, _UNREGISTERED, _ACTIVATED, _OUTCOME = range(2, 8)

@@ -10,7 +10,7 @@ import uuid
 from dataclasses import astuple, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from penstock.segment.inventory import SegmentInfo
+from penstock.segment.format import SegmentInfo
 from penstock.store.format import (
     Activated,
     Answered,

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from penstock.model.bundle import Bundle
-    from penstock.segment.stored import StoredBundle
+    from penstock.segment.inventory import StoredBundle
 
 ORIGIN = Origin("here", "traces", "acme", 3, 100)
 EPOCH = date(1970, 1, 1)
