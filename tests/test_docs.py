@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
+import jsonschema
 import pyarrow as pa
 import pytest
 
@@ -41,6 +42,7 @@ from penstock.model.settings import Compression, SegmentSettings, SizePolicy, St
 from penstock.model.topics import decode_part, encode_part
 from penstock.segment import SegmentInfo
 from penstock.server.configuration.config import Config
+from penstock.server.configuration.loading import document, schema, settings
 from penstock.server.web.exposition import children_page, pipeline_page
 from penstock.storage import DataDirectory
 from penstock.storage.documents import encode_document
@@ -60,7 +62,7 @@ from penstock.store.state import StoreState
 from tests.patience import PATIENCE_S
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -70,6 +72,7 @@ EXAMPLES = sorted((ROOT / "examples").rglob("*.py"))
 DECISIONS = sorted((DOCS / "decisions").glob("0*.md"))
 DECISIONS_PAGE = DOCS / "decisions" / "README.md"
 ARCHITECTURE = DOCS / "architecture.md"
+SERVING = DOCS / "serving.md"
 DECISION_HEADINGS = ["Context", "Decision", "Consequences", "Alternatives turned down"]
 
 MIB = 1024 * 1024
@@ -146,17 +149,22 @@ def layers() -> list[str]:
     return [name.strip().removeprefix("penstock.") for row in reversed(rows) for name in row]
 
 
-def with_packages(page: str) -> str:
-    """The page, with the table of packages as they describe themselves: their first sentences."""
-    table = [
-        f"| `{name}` | {importlib.import_module(f'penstock.{name}').__doc__.splitlines()[0]} |"
-        for name in layers()
-    ]
-    head = "| package | what it is |\n|---|---|\n"
+def with_table(page: str, head: str, rows: Iterable[str]) -> str:
+    """The page with other rows in the table with this heading."""
+    head += "\n" + "|---" * (head.count("|") - 1) + "|\n"
     before, after = page.split(head)
     rest = after.splitlines(keepends=True)
     kept = "".join(itertools.dropwhile(lambda line: line.startswith("|"), rest))
-    return f"{before}{head}{chr(10).join(table)}\n{kept}"
+    return f"{before}{head}{chr(10).join(rows)}\n{kept}"
+
+
+def with_packages(page: str) -> str:
+    """The page, with the table of packages as they describe themselves: their first sentences."""
+    rows = [
+        f"| `{name}` | {importlib.import_module(f'penstock.{name}').__doc__.splitlines()[0]} |"
+        for name in layers()
+    ]
+    return with_table(page, "| package | what it is |", rows)
 
 
 def test_the_packages_of_the_architecture_are_those_that_there_are() -> None:
@@ -226,7 +234,10 @@ def every_command(
     """The command, and those within it."""
     yield path, command
     if isinstance(command, click.Group):
-        for name, inner in sorted(command.commands.items()):
+        context = click.Context(command)
+        for name in sorted(command.list_commands(context)):
+            inner = command.get_command(context, name)
+            assert inner is not None
             yield from every_command(inner, (*path, name))
 
 
@@ -250,8 +261,9 @@ def test_named_commands_and_options_exist(page: Path) -> None:
         command: click.Command = cli
         rest = words.split()
         while isinstance(command, click.Group) and rest and re.fullmatch(r"[a-z]+", rest[0]):
-            assert rest[0] in command.commands, f"penstock {words}"
-            command = command.commands[rest.pop(0)]
+            inner = command.get_command(click.Context(command), rest.pop(0))
+            assert inner is not None, f"penstock {words}"
+            command = inner
         known = {"-h", "--help"}
         for parameter in command.params:
             known |= {*parameter.opts, *parameter.secondary_opts}
@@ -354,30 +366,47 @@ def test_the_choices_of_a_setting_are_all_explained(kind: type[enum.Enum]) -> No
     assert shown == [choice.value for choice in kind]
 
 
-def server_settings(part: object, path: str = "") -> Iterator[tuple[str, str, str]]:
-    """Every key of the server's configuration, its default and its meaning."""
-    for field in dataclasses.fields(part):  # type: ignore[arg-type]
-        value = getattr(part, field.name)
-        if "kind" not in field.metadata:
-            yield from server_settings(value, f"{path}{field.name}.")
+def server_settings() -> Iterator[tuple[str, str, str]]:
+    """Every key of the server's configuration, its default and its meaning: as the schema says."""
+    found = schema()
+    for name, each in found["properties"].items():
+        if "default" in each:
+            yield name, shown_setting(each["default"]), each["description"]
             continue
-        shown = field.metadata["kind"].show(value)
-        text = ", ".join(shown) if isinstance(shown, list) else str(shown).lower()
-        yield f"{path}{field.name}", text, field.metadata["text"]
+        section = found["$defs"][each["$ref"].rpartition("/")[2]]
+        for key, within in section["properties"].items():
+            yield f"{name}.{key}", shown_setting(within["default"]), within["description"]
+
+
+def shown_setting(value: object) -> str:
+    """A default as the page about serving writes it."""
+    return ", ".join(value) if isinstance(value, list) else str(value).lower()
+
+
+def with_settings(page: str) -> str:
+    """The page, with the table of all keys."""
+    rows = [
+        f"| `{key}` | {f'`{default}`' if default else ''} | {meaning} |"
+        for key, default, meaning in server_settings()
+    ]
+    return with_table(page, "| key | default | meaning |", rows)
 
 
 def test_the_serving_page_is_complete() -> None:
     """Every key with its default and its meaning, in the order of the tree."""
-    found = [
-        (key, default.lower(), meaning)
-        for key, default, meaning in table_rows(DOCS / "serving.md", "key")
-    ]
-    assert found == list(server_settings(Config()))
+    assert SERVING.read_text() == with_settings(SERVING.read_text())
+
+
+def test_the_schema_has_every_setting_and_no_other() -> None:
+    """What an editor offers is what the code reads, and what it shows is what the code takes."""
+    assert [key for key, *_ in server_settings()] == [".".join(path) for path, _ in settings()]
+    jsonschema.Draft202012Validator.check_schema(schema())
+    jsonschema.validate(document(Config()), schema())
 
 
 def test_the_bounds_of_the_security_page_are_those_of_the_server() -> None:
     """With the defaults that it has; none of a request or a query is left out."""
-    defaults = {key: default for key, default, _ in server_settings(Config())}
+    defaults = {key: default for key, default, _ in server_settings()}
     rows = table_rows(ROOT / "SECURITY.md", "bound")
     assert [(key, default.lower()) for key, default, _ in rows] == [
         (key, defaults.get(key)) for key, *_ in rows
@@ -616,3 +645,4 @@ if __name__ == "__main__":
     CLI_PAGE.write_text(render_cli_page())
     DECISIONS_PAGE.write_text(render_decisions())
     ARCHITECTURE.write_text(with_packages(ARCHITECTURE.read_text()))
+    SERVING.write_text(with_settings(SERVING.read_text()))

@@ -18,6 +18,7 @@ HEAVY = {
     "pandas",
     "prometheus_client",
     "pyarrow",
+    "pydantic",
     "pyspark",
     "rich",
 }
@@ -52,6 +53,11 @@ def test_command_that_looks_into_no_store_leaves_arrow_alone(command: list[str])
     code += "import contextlib, io\nwith contextlib.redirect_stdout(io.StringIO()):\n"
     code += "    with contextlib.suppress(SystemExit):\n        main()"
     assert "pyarrow" not in modules_after(code)
+
+
+def test_worker_is_handed_its_settings_and_does_not_read_them() -> None:
+    """The supervisor has checked them; reading them again costs more than the rest of a start."""
+    assert "pydantic" not in modules_after("import penstock.server.worker")
 
 
 def test_package_alone_imports_none_of_its_parts() -> None:

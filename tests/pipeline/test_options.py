@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.archive.catalog import DEFAULT_ROOT
+from penstock.archive.settings import DEFAULT_ROOT
 from penstock.model.errors import InvalidArgument
 from penstock.model.settings import MIB
 from penstock.pipeline import options

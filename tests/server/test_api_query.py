@@ -17,7 +17,7 @@ import pytest
 
 from penstock.model.errors import InvalidSetting
 from penstock.otel import Signal
-from penstock.server.configuration.config import load
+from penstock.server.configuration.loading import load
 from penstock.server.supervisor import check
 from tests.server.running import Answer, Server, children_of, is_alive, serving, until
 from tests.server.samples import ids, logs, traces

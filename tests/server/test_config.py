@@ -6,7 +6,6 @@ import dataclasses
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,58 +13,51 @@ import pytest
 import yaml
 
 from penstock.model.errors import InvalidSetting
-from penstock.model.settings import Durability, SizePolicy
-from penstock.server.configuration import kinds
-from penstock.server.configuration.config import Config, document, load
+from penstock.model.settings import Compression, Durability, SizePolicy
+from penstock.queue import CompressionType
+from penstock.server.configuration.config import Config
+from penstock.server.configuration.loading import document, load, settings, variable
 from penstock.server.supervisor import check
 from tests.cli.running import run
 
-
-def settings(cls: Any = Config, before: str = "") -> Iterator[tuple[str, dataclasses.Field[Any]]]:
-    """Every setting with its name."""
-    for each in dataclasses.fields(cls):
-        if "kind" in each.metadata:
-            yield f"{before}{each.name}", each
-        else:
-            yield from settings(type(each.default), f"{before}{each.name}.")
-
-
-SETTINGS = dict(settings())
+SETTINGS = {".".join(path): field for path, field in settings()}
 each_setting = pytest.mark.parametrize("name", SETTINGS)
 
-SAMPLES: dict[int, tuple[Any, Any]] = {
-    id(kinds.INTEGER): ("17", 17),
-    id(kinds.PORT): ("17", 17),
-    id(kinds.TRUTH): ("yes", True),
-    id(kinds.TEXT): ("::1", "::1"),
-    id(kinds.SIZE): ("3MB", 3_000_000),
-    id(kinds.DURATION): ("250ms", 0.25),
-    id(kinds.FILE): ("a/b.pem", Path("a/b.pem")),
+SAMPLES: dict[str, tuple[Any, Any]] = {
+    "Count": ("64", 64),
+    "Port": ("17", 17),
+    "Flag": ("yes", True),
+    "Text": ("::1", "::1"),
+    "Size": ("3MB", 3_000_000),
+    "Duration": ("250ms", 0.25),
+    "FilePath": ("a/b.pem", Path("a/b.pem")),
 }
-"""By kind: what people write, and what it means."""
+"""By type: what people write, and what it means."""
 SPECIAL: dict[str, tuple[Any, Any]] = {
     "file_access": ("group", "group"),
     "data_dir": ("elsewhere", Path("elsewhere")),
     "limits.memory": ("1GiB", 2**30),
+    "query.memory": ("1GiB", 2**30),
     "dedupe.signals": ("logs, metrics", ("logs", "metrics")),
-    "segment.compression": ("zstd", "zstd"),
-    "wal.durability": ("interval", "interval"),
+    "segment.compression": ("zstd", Compression.ZSTD),
+    "wal.durability": ("interval", Durability.INTERVAL),
     "wal.max_size": ("1GiB", 2**30),
-    "retention.max_retain_after_ingestion_hours": ("72", 72.0),
+    "retention.max_retain_after_ingestion_hours": ("72", 72 * 3600.0),
     "retention.size_cap": ("500GB", 500 * 10**9),
-    "retention.size_cap_policy": ("drop_oldest", "drop_oldest"),
+    "retention.size_cap_policy": ("drop_oldest", SizePolicy.DROP_OLDEST),
     "retention.size_cap_sharing": ("fair", "fair"),
     "archive.url": ("s3://bucket/archive", "s3://bucket/archive"),
-    "archive.objects": ("aws_region=eu-1", (("aws_region", "eu-1"),)),
+    "archive.objects": ("aws_region=eu-1", {"aws_region": "eu-1"}),
     "archive.metadata": ("etcd://etcd:2379/penstock", "etcd://etcd:2379/penstock"),
-    "archive.compression": ("zstd", "zstd"),
+    "archive.compression": ("zstd", True),
     "archive.retention": ("30d", 30 * 86400.0),
     "archive.retention_size": ("1TB", 10**12),
     "buffer.url": ("s3://bucket/buffer", "s3://bucket/buffer"),
-    "buffer.objects": ("aws_region=eu-1", (("aws_region", "eu-1"),)),
-    "buffer.batch_compression": ("zstd", "zstd"),
+    "buffer.objects": ("aws_region=eu-1", {"aws_region": "eu-1"}),
+    "buffer.batch_compression": ("zstd", CompressionType.ZSTD),
+    "buffer.manifest_version": ("1", 1),
     "lake.warehouse": ("s3://lake/otel", "s3://lake/otel"),
-    "lake.catalog": ("type=rest, uri=http://c:81", (("type", "rest"), ("uri", "http://c:81"))),
+    "lake.catalog": ("type=rest, uri=http://c:81", {"type": "rest", "uri": "http://c:81"}),
     "listen.hosts": ("penstock, a.internal", ("penstock", "a.internal")),
     "lake.promoted": ("http.route, resource:host.name", ("http.route", "resource:host.name")),
     "pipeline.flush_max_mb": ("50", 50_000_000),
@@ -77,7 +69,8 @@ SPECIAL: dict[str, tuple[Any, Any]] = {
 
 def sample(name: str) -> tuple[Any, Any]:
     """What could be written for a setting, and what it means."""
-    return SPECIAL.get(name) or SAMPLES[id(SETTINGS[name].metadata["kind"])]
+    kind = str(SETTINGS[name].type).removeprefix("OrNone[").removesuffix("]")
+    return SPECIAL.get(name) or SAMPLES[kind]
 
 
 def tree(name: str, value: Any) -> dict[str, Any]:
@@ -87,17 +80,11 @@ def tree(name: str, value: Any) -> dict[str, Any]:
     return value  # type: ignore[no-any-return]
 
 
-def variable(name: str) -> str:
-    """The environment variable of a setting."""
-    return "PENSTOCK_" + name.replace(".", "_").upper()
-
-
 def get(config: Config, name: str) -> Any:
     """The value of a setting."""
-    value: Any = config
-    for part in name.split("."):
-        value = getattr(value, part)
-    return value
+    *section, _ = name.split(".")
+    value = getattr(config, section[0]) if section else config
+    return getattr(value, SETTINGS[name].name)
 
 
 @each_setting
@@ -112,7 +99,7 @@ def test_setting_is_read_from_the_environment(name: str) -> None:
     """Under its name in capitals; it wins over the file."""
     written, meant = sample(name)
     file = document(Config())
-    assert get(load(file, {variable(name): written}, {}), name) == meant
+    assert get(load(file, {variable(name.split(".")): written}, {}), name) == meant
 
 
 @each_setting
@@ -121,7 +108,7 @@ def test_flag_wins_over_environment_and_file(name: str) -> None:
     written, meant = sample(name)
     default = document(Config())
     shown = get_in(default, name)
-    environment = {variable(name): "" if shown is None else str(shown)}
+    environment = {variable(name.split(".")): "" if shown is None else str(shown)}
     environment = {k: v for k, v in environment.items() if not isinstance(shown, list)}
     assert get(load(default, environment, tree(name, written)), name) == meant
 
@@ -137,8 +124,10 @@ def get_in(found: dict[str, Any], name: str) -> Any:
 @each_setting
 def test_setting_has_a_default_and_a_meaning(name: str) -> None:
     """What no one sets is there all the same."""
-    assert get(load(None, {}, {}), name) == SETTINGS[name].default
-    assert SETTINGS[name].metadata["text"]
+    field = SETTINGS[name]
+    default = field.default if field.default_factory is dataclasses.MISSING else {}
+    assert get(load(None, {}, {}), name) == default
+    assert field.metadata["description"].endswith(".")
 
 
 @each_setting

@@ -8,14 +8,14 @@ import errno
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from penstock.metrics import Metrics
 from penstock.model.clock import SystemClock
 from penstock.otel import Signal
-from penstock.server.configuration.config import Config, load
+from penstock.server.configuration.loading import load
 from penstock.server.keeping import stores as stores_module
 from penstock.server.keeping.stores import Stores
 from penstock.server.receiving.ingest import Ingest
@@ -29,6 +29,9 @@ from tests.patience import PATIENCE_S
 from tests.server.samples import logs, sample, traces
 from tests.server.taking import take
 from tests.simulation.faults import FaultyFiles
+
+if TYPE_CHECKING:
+    from penstock.server.configuration.config import Config
 
 T, L = Signal.TRACES, Signal.LOGS
 

@@ -8,10 +8,10 @@ from penstock.lazy import lazily
 
 if TYPE_CHECKING:
     from penstock.archive.archiving import Archiver, Archiving
-    from penstock.archive.catalog import DEFAULT_ROOT, Catalog, archived_partitions, catalogs
+    from penstock.archive.catalog import Catalog, archived_partitions, catalogs
     from penstock.archive.format import Descriptor
     from penstock.archive.reader import ArchiveReader, read_object
-    from penstock.archive.settings import ArchiveSettings
+    from penstock.archive.settings import DEFAULT_ROOT, ArchiveSettings
     from penstock.archive.sources import OpenLog, SealedFiles
     from penstock.archive.status import ArchiveStatus, archive_status
     from penstock.archive.tiered import LiveLog, LogFolder, TieredReader, earliest_offset
@@ -23,10 +23,10 @@ else:
         __name__,
         {
             "archiving": "Archiver Archiving",
-            "catalog": "DEFAULT_ROOT Catalog archived_partitions catalogs",
+            "catalog": "Catalog archived_partitions catalogs",
             "format": "Descriptor",
             "reader": "ArchiveReader read_object",
-            "settings": "ArchiveSettings",
+            "settings": "DEFAULT_ROOT ArchiveSettings",
             "sources": "OpenLog SealedFiles",
             "status": "ArchiveStatus archive_status",
             "tiered": "LiveLog LogFolder TieredReader earliest_offset",

@@ -10,9 +10,10 @@ import contextlib
 import logging
 from typing import TYPE_CHECKING
 
-from penstock.archive.catalog import DEFAULT_ROOT, Catalog
+from penstock.archive.catalog import Catalog
 from penstock.archive.claim import claim
 from penstock.archive.progress import Progress
+from penstock.archive.settings import DEFAULT_ROOT
 from penstock.archive.sources import OpenLog
 from penstock.archive.uploader import Uploader
 from penstock.metrics import Metrics, names, shared_metrics

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock.archive.format import decode_descriptor
+from penstock.archive.settings import DEFAULT_ROOT
 from penstock.model.errors import InvalidTopic
 from penstock.model.topics import Topic, decode_part, encode_part
 
@@ -13,7 +14,6 @@ if TYPE_CHECKING:
     from penstock.storage.metadata import Entry, Metadata
     from penstock.storage.objects import ObjectStore
 
-DEFAULT_ROOT = "penstock"
 _PAGE = 64
 _LAST = "\U0010ffff"
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Final
 
 from penstock.model.fields import Duration, OrNone, Settings, Size, setting, words
 from penstock.model.settings import MIB
+
+DEFAULT_ROOT: Final = "penstock"
+"""What the keys of an archive begin with."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

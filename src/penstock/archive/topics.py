@@ -13,8 +13,9 @@ import uuid
 from typing import TYPE_CHECKING, Literal
 
 from penstock.archive.archiving import Archiving
-from penstock.archive.catalog import DEFAULT_ROOT, Catalog
+from penstock.archive.catalog import Catalog
 from penstock.archive.claim import claim
+from penstock.archive.settings import DEFAULT_ROOT
 from penstock.archive.tiered import LiveLog, TieredReader, earliest_offset
 from penstock.archive.uploader import CHECKPOINT_NAME
 from penstock.log import Environment, Log

@@ -9,60 +9,47 @@ from __future__ import annotations
 import logging
 import os
 import sys
+from importlib import import_module
+from typing import Final
 
 import click
 
 from penstock import __version__
-from penstock.cli.archive import archive
-from penstock.cli.demo import demo
-from penstock.cli.fsck import fsck
-from penstock.cli.identity import identity
-from penstock.cli.inspect import inspect
-from penstock.cli.load import load
-from penstock.cli.pipeline import pipeline
-from penstock.cli.pipeline_jobs import compact, expire, rollup
-from penstock.cli.query import query
-from penstock.cli.queue import queue
-from penstock.cli.serve import serve
-from penstock.cli.status import status
-from penstock.cli.subscribers import subscribers
-from penstock.cli.tail import tail
-from penstock.cli.tokens import tokens
-from penstock.cli.topics import topics
-from penstock.cli.up import up
 from penstock.model.errors import PenstockError
 from penstock.storage.access import masked
 
 _INTERRUPTED = 130
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+_COMMANDS: Final = (
+    *("archive", "demo", "fsck", "identity", "inspect", "load", "pipeline", "query", "queue"),
+    *("serve", "status", "subscribers", "tail", "tokens", "topics", "up"),
+)
+_HOMES: Final = {"pipeline": "pipeline_jobs"}
+"""Modules that are not called as their command: the jobs bring the group that they are in."""
+
+
+class Commands(click.Group):
+    """Each is imported when it is asked for: `penstock serve` does not wait for the others."""
+
+    def list_commands(self, _: click.Context) -> list[str]:
+        """All names."""
+        return list(_COMMANDS)
+
+    def get_command(self, _: click.Context, name: str) -> click.Command | None:
+        """None where there is no such command."""
+        if name not in _COMMANDS:
+            return None
+        found: click.Command = getattr(
+            import_module(f"penstock.cli.{_HOMES.get(name, name)}"), name
+        )
+        return found
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="penstock")
 def cli() -> None:
     """OpenTelemetry into the lakehouse without losing a span."""
-
-
-for command in (
-    archive,
-    demo,
-    fsck,
-    identity,
-    inspect,
-    load,
-    pipeline,
-    query,
-    queue,
-    serve,
-    status,
-    subscribers,
-    tail,
-    tokens,
-    topics,
-    up,
-):
-    cli.add_command(command)
-for command in (compact, rollup, expire):
-    pipeline.add_command(command)
 
 
 def main() -> None:

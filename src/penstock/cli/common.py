@@ -107,9 +107,9 @@ def say(text: object = "", *, err: bool = False, nl: bool = True) -> None:
     click.echo(printable_lines(str(text)), err=err, nl=nl)  # noqa: TID251 - here alone
 
 
-def print_json(document: Any) -> None:
-    """One JSON document on one line of stdout."""
-    say(json.dumps(document))
+def print_json(document: Any, indent: int | None = None) -> None:
+    """One JSON document, on one line of stdout unless it is to be read by people too."""
+    say(json.dumps(document, indent=indent))
 
 
 def print_table(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> None:

@@ -162,10 +162,9 @@ class _Tour:
     def _ask(self) -> None:
         from penstock.query.engine import ask
         from penstock.query.results import cells
-        from penstock.server.configuration.lakes import lake_settings
 
         started = time.perf_counter()
-        answer = ask(self.data_dir, lake_settings(self._config()), _QUESTION)
+        answer = ask(self.data_dir, self._config().lake_settings(), _QUESTION)
         took_ms = (time.perf_counter() - started) * 1000
         if not self._quiet:
             print_table(answer.rows.column_names, cells(answer.rows))
@@ -191,10 +190,9 @@ class _Tour:
 
     def _ids(self, tier: Tier) -> Iterator[SpanId]:
         from penstock.query.engine import ask
-        from penstock.server.configuration.lakes import lake_settings
 
         sql = "SELECT trace_id, span_id FROM spans"
-        answer = ask(self.data_dir, lake_settings(self._config()), sql, tiers={tier})
+        answer = ask(self.data_dir, self._config().lake_settings(), sql, tiers={tier})
         for row in answer.rows.to_pylist():
             yield bytes.fromhex(row["trace_id"]), bytes.fromhex(row["span_id"])
 

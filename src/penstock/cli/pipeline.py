@@ -20,7 +20,6 @@ from penstock.cli.object_stores import queue_options
 from penstock.cli.serve import config_option, read_config
 from penstock.model.errors import InvalidSetting, PenstockError
 from penstock.pipeline.flush.ending import Ending
-from penstock.server.configuration.lakes import lake_settings
 from penstock.storage import DataDirectory
 
 if TYPE_CHECKING:
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
 
     from penstock.pipeline.feeds import Feed
     from penstock.pipeline.flush.progress import BatchReport, Reports
-    from penstock.pipeline.flush.settings import FlushSettings
     from penstock.queue.settings import QueueSettings
     from penstock.server.configuration.config import Config
 
@@ -258,7 +256,7 @@ def flushing(
 
     data_dir = config.data_dir.absolute()
     reports = Reports(data_dir)
-    settings = lake_settings(config), flush_settings(config)
+    settings = config.lake_settings(), config.pipeline
     with _started():
         query = start_flush(session, data_dir, *settings, feed=feed, once=once, ending=ending)
     try:
@@ -299,23 +297,6 @@ def spark(master: str, remote: str | None) -> Iterator[SparkSession]:
             stop_session(session)
     except PySparkException as error:
         raise PenstockError(_reason(error)) from error
-
-
-def flush_settings(config: Config) -> FlushSettings:
-    """As the configuration says."""
-    from penstock.pipeline.flush.settings import FlushSettings
-
-    pipeline = config.pipeline
-    return FlushSettings(
-        flush_max_bytes=pipeline.flush_max_mb,
-        flush_max_age_s=pipeline.flush_max_age_secs,
-        batch_bytes=pipeline.batch_size,
-        check_interval_s=pipeline.flush_interval,
-        repeat_window_s=pipeline.repeat_window,
-        repeat_rows=pipeline.repeat_rows,
-        day_window_s=pipeline.day_window,
-        days_per_batch=pipeline.days_per_batch,
-    )
 
 
 def _printer(as_json: bool, *, several: bool) -> Callable[[Flushing], None]:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from penstock.cli import pipeline
 from penstock.cli.common import (
     data_dir_option,
     existing_data_directory,
@@ -17,9 +16,9 @@ from penstock.cli.common import (
     print_json,
     say,
 )
+from penstock.cli.pipeline import master_option, pipeline, remote_option, spark
 from penstock.cli.serve import config_option, read_config
 from penstock.model.errors import InvalidSetting, PenstockError
-from penstock.server.configuration.lakes import lake_settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -74,7 +73,7 @@ day_option = click.option(
 )
 
 
-@click.command()
+@pipeline.command()
 @data_dir_option
 @config_option
 @table_option(*DATA)
@@ -89,8 +88,8 @@ day_option = click.option(
     show_default=True,
     help="Days with fewer files below half the size wait.",
 )
-@pipeline.master_option
-@pipeline.remote_option
+@master_option
+@remote_option
 @json_option
 def compact(
     data_dir: Path,
@@ -118,12 +117,12 @@ def compact(
         due = list(job.due_days(lake, settings, tables=tables or DATA, days=_dates(days)))
         said = _Said("days", _compacted, as_json)
         if due:
-            with pipeline.spark(master, remote) as session:
+            with spark(master, remote) as session:
                 said.all(job.compact_day(session, *each, settings) for each in due)
         said.end()
 
 
-@click.command()
+@pipeline.command()
 @data_dir_option
 @config_option
 @table_option(*ROLLUPS)
@@ -135,8 +134,8 @@ def compact(
     callback=parse_age,
     help="The longest trace that is found whole across midnight.",
 )
-@pipeline.master_option
-@pipeline.remote_option
+@master_option
+@remote_option
 @json_option
 def rollup(
     data_dir: Path,
@@ -163,12 +162,12 @@ def rollup(
         work = job.due_work(lake, settings, tables=tables or ROLLUPS, days=_dates(days))
         said = _Said("days", _rolled_up, as_json)
         if work.days:
-            with pipeline.spark(master, remote) as session:
+            with spark(master, remote) as session:
                 said.all(job.roll_up(session, work))
         said.end()
 
 
-@click.command()
+@pipeline.command()
 @data_dir_option
 @config_option
 @table_option(*DATA, *ROLLUPS)
@@ -229,7 +228,7 @@ def _lake(file: Path | None, data_dir: Path) -> Lake:
 
     config = read_config(file, data_dir.absolute())
     existing_data_directory(config.data_dir)
-    return Lake.open(lake_settings(config))
+    return Lake.open(config.lake_settings())
 
 
 def _dates(days: Sequence[datetime]) -> list[date] | None:

@@ -12,7 +12,6 @@ import click
 from penstock.cli.common import data_dir_option, existing_data_directory, print_table, say
 from penstock.cli.serve import config_option, read_config
 from penstock.model.errors import AnswerIncomplete, PenstockError
-from penstock.server.configuration.lakes import lake_settings
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -61,7 +60,9 @@ def query(
     config = read_config(file, data_dir)
     started = time.perf_counter()
     try:
-        answer = ask(data_dir.absolute(), lake_settings(config), sql, tiers=chosen, partial=partial)
+        answer = ask(
+            data_dir.absolute(), config.lake_settings(), sql, tiers=chosen, partial=partial
+        )
     except AnswerIncomplete as error:
         raise PenstockError(f"{error}; --partial answers without it") from None
     seconds = time.perf_counter() - started

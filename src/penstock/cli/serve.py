@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from penstock.cli.common import say
+from penstock.cli.common import print_json, say
 from penstock.model.errors import PenstockError
 from penstock.storage import access
 from penstock.storage.scratch import sweep
@@ -36,7 +36,8 @@ config_option = click.option(
     "--buffer", metavar="URL", help="Keep nothing here: into a queue at s3://bucket/prefix."
 )
 @click.option("--print-config", is_flag=True, help="Print what it would run with, and end.")
-def serve(file: Path | None, print_config: bool, **flags: Any) -> None:
+@click.option("--print-schema", is_flag=True, help="Print JSON Schema of the file, and end.")
+def serve(file: Path | None, print_config: bool, print_schema: bool, **flags: Any) -> None:
     """Receive OTLP, store it durably, and deliver it.
 
     Every setting can stand in the file, in the environment (PENSTOCK_LISTEN_GRPC_PORT) and some in
@@ -49,15 +50,18 @@ def serve(file: Path | None, print_config: bool, **flags: Any) -> None:
 
     Example: penstock serve --data-dir data --workers 2
     """
-    from penstock.server.configuration import config as configuration
+    from penstock.server.configuration import loading
     from penstock.server.logs import logging_set_up
     from penstock.server.supervisor import Supervisor
 
-    config = configuration.load(_read(file), _environment(), _tree(flags))
+    if print_schema:
+        print_json(loading.schema(), indent=2)
+        return
+    config = loading.load(_read(file), _environment(), _tree(flags), path=file)
     if print_config:
         import yaml
 
-        say(yaml.safe_dump(configuration.document(config), sort_keys=False), nl=False)
+        say(yaml.safe_dump(loading.document(config), sort_keys=False), nl=False)
         return
     access.choose(config.file_access)
     sweep()
@@ -71,9 +75,9 @@ def serve(file: Path | None, print_config: bool, **flags: Any) -> None:
 
 def read_config(file: Path | None, data_dir: Path) -> Config:
     """The configuration of a command that works on the data directory of a server."""
-    from penstock.server.configuration import config as configuration
+    from penstock.server.configuration import loading
 
-    config = configuration.load(_read(file), _environment(), {"data_dir": str(data_dir)})
+    config = loading.load(_read(file), _environment(), {"data_dir": str(data_dir)}, path=file)
     access.choose(config.file_access)
     return config
 

@@ -17,7 +17,6 @@ from penstock.cli.common import (
     say,
 )
 from penstock.cli.serve import config_option, read_config
-from penstock.server.configuration.lakes import lake_settings
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -41,7 +40,7 @@ def status(data_dir: Path, file: Path | None, as_json: bool) -> None:
     existing_data_directory(data_dir)
     config, root = read_config(file, data_dir), data_dir.absolute()
     found: dict[str, Any] = {"data_dir": str(root), "server": server_status(root)}
-    found |= disk_status(root, lake_settings(config), config.retention.size_cap)
+    found |= disk_status(root, config.lake_settings(), config.retention.size_cap)
     if as_json:
         print_json(found)
     else:

@@ -46,7 +46,7 @@ class TableSettings(Settings):
     def check(self) -> None:
         """Iceberg takes what is behind a dot for a namespace within."""
         if not self.namespace or "." in self.namespace:
-            raise InvalidSetting("{} of the lake is one word without a dot", "namespace")
+            raise InvalidSetting("{} is one word without a dot", "namespace")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -89,14 +89,18 @@ def _choice(name: str, kind: type[enum.Enum], value: object) -> enum.Enum:
 def _check_bounds(each: Field[Any], value: Any) -> None:
     bounds = each.metadata.get("json_schema_extra", {})
     over, least, most = map(bounds.get, ("exclusiveMinimum", "minimum", "maximum"))
-    show: Callable[[Any], object] = show_size if each.name.endswith("_bytes") else str
     if over is not None and not value > over:  # so that NaN is refused too
-        raise InvalidSetting(f"{{}} must be over {show(over)}", each.name)
+        raise InvalidSetting(f"{{}} must be over {_shown(over)}", each.name)
     if least is not None and not value >= least:
-        text = f"be at least {show(least)}" if least else "not be negative"
+        text = f"be at least {_shown(least)}" if least else "not be negative"
         raise InvalidSetting(f"{{}} must {text}", each.name)
     if most is not None and not value <= most:
-        raise InvalidSetting(f"{{}} must be at most {show(most)}", each.name)
+        raise InvalidSetting(f"{{}} must be at most {_shown(most)}", each.name)
+
+
+def _shown(bound: float) -> str:
+    """Whole numbers are bytes, or small; others are seconds."""
+    return show_size(bound) if isinstance(bound, int) else show_duration(bound)
 
 
 # --- how values are written --------------------------------------------------------------------

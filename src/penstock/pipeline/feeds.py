@@ -13,7 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from penstock.archive.catalog import DEFAULT_ROOT
+from penstock.archive.settings import DEFAULT_ROOT
 from penstock.log.survey import log_files, log_owners
 from penstock.model.errors import OffsetUnavailable, PenstockError
 from penstock.queue import Consumer, ConsumerSettings

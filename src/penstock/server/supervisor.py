@@ -19,7 +19,6 @@ from penstock.client.server_file import (
     remove_server_file,
 )
 from penstock.model.errors import InvalidSetting, PenstockError
-from penstock.model.settings import MIB
 from penstock.server.auth import read_tokens
 from penstock.server.certificates import certificates_of
 from penstock.server.configuration import config as configuration
@@ -40,21 +39,12 @@ if TYPE_CHECKING:
     from penstock.server.configuration.config import Config
 
 _LOG = logging.getLogger(__name__)
-_LEAST_QUERY_MEMORY: Final = 256 * MIB
 """Half of it is the interpreter's, with everything that a query needs."""
 _DESCRIBE_AGAIN_S: Final = 1.0
 
 
 def check(config: Config) -> None:
     """Refuses what would be unsafe or cannot work."""
-    if config.workers < 1:
-        raise InvalidSetting("workers must be at least 1")
-    if config.query.processes < 1 or config.query.timeout <= 0:
-        raise InvalidSetting("query.processes must be at least 1, and query.timeout over 0")
-    if config.query.token_processes < 1:
-        raise InvalidSetting("query.token_processes must be at least 1")
-    if config.query.memory < _LEAST_QUERY_MEMORY:
-        raise InvalidSetting("query.memory must be at least 256MiB")
     if (config.tls.certificate is None) != (config.tls.key is None):
         raise InvalidSetting("tls needs a certificate and its key")
     if config.tls.client_ca is not None and config.tls.certificate is None:
@@ -66,12 +56,10 @@ def check(config: Config) -> None:
             f"{host} can be reached from other machines, and neither auth.tokens_file nor "
             "tls.client_ca guards it; set one, or listen.unprotected to say that it is meant"
         )
-    config.store_settings()
     check_cap(config)
     if config.archive.url is not None:
-        from penstock.server.keeping.archiving import archive_settings, archive_stores
+        from penstock.server.keeping.archiving import archive_stores
 
-        archive_settings(config)
         archive_stores(config)
         if config.buffer.url is not None:
             raise InvalidSetting("archive.url goes with a log, and with buffer.url there is none")
@@ -182,7 +170,7 @@ class Supervisor:
         return self._guarded(module, "the Flight process", own, stops_in_order=False)
 
     def _guarded(self, module: str, title: str, own: dict[str, int], **more: Any) -> Guarded:
-        orders = {"config": configuration.document(self._config), **own}
+        orders = {**configuration.handed(self._config), **own}
         return Guarded(module, title, orders, deadline_s=self._config.answer_deadline, **more)
 
     def _all(self) -> list[Guarded]:

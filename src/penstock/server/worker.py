@@ -163,7 +163,7 @@ async def run(parent: Parent) -> None:
     pipe = asyncio.StreamReader()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(pipe), sys.stdin)
     orders = await _question(pipe)
-    config = bounded(configuration.load(orders["config"], {}, {}))
+    config = bounded(configuration.taken(orders))
     set_up_logging(config.logging, worker=orders["number"])
     stop, failed = asyncio.Event(), asyncio.Event()
 

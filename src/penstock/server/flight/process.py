@@ -26,7 +26,7 @@ def main() -> None:
     parent = begin(niceness=NICENESS, dies_with_starter=True)
     questions = parent.documents()
     orders = next(questions)
-    config = bounded(configuration.load(orders["config"], {}, {}))
+    config = bounded(configuration.taken(orders))
     set_up_logging(config.logging)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: os._exit(0))

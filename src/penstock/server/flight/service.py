@@ -25,7 +25,6 @@ from penstock.client.server_file import FLIGHT_SOCKET
 from penstock.client.workers import worker_client
 from penstock.model.errors import ServerUnreachable
 from penstock.server.auth import NAMESPACE_HEADER, Caller, Gate, Role, Standing
-from penstock.server.configuration.lakes import lake_settings
 from penstock.server.flight.of_worker import (
     ACTIONS,
     make_sockets,
@@ -245,7 +244,7 @@ class FreshStream:
         self._tiers, self._partial = tiers, partial
         self._file = tempfile.TemporaryFile()  # it has no name that could be left behind
         self._spool = Path(f"/proc/self/fd/{self._file.fileno()}")
-        where = config.data_dir.absolute(), lake_settings(config)
+        where = config.data_dir.absolute(), config.lake_settings()
         self._fresh = fresh_rows(*where, table, self._spool, seen)
         self._fresh.said.check(partial=partial)
         said = {"penstock.warnings": json.dumps(self._fresh.said.warnings)}

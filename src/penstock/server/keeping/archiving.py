@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from typing import TYPE_CHECKING
 
-from penstock.archive import Archiver, ArchiveSettings
+from penstock.archive import Archiver
 from penstock.model.errors import InvalidSetting
 from penstock.storage import DataDirectory
 from penstock.storage.metadata import open_metadata
@@ -27,22 +27,10 @@ def archiver_of(config: Config, metrics: Metrics) -> Archiver:
         objects,
         metadata,
         directory=uuid.UUID(DataDirectory(config.data_dir).identity()),
-        settings=archive_settings(config),
+        settings=config.archive,
         root=config.archive.root,
         ttl_s=config.archive.lease,
         metrics=metrics,
-    )
-
-
-def archive_settings(config: Config) -> ArchiveSettings:
-    """When and how objects are uploaded, and when they go."""
-    archive = config.archive
-    return ArchiveSettings(
-        upload_bytes=archive.upload_size,
-        upload_interval_s=archive.upload_interval,
-        compression=archive.compression == "zstd",
-        retention_s=archive.retention,
-        retention_bytes=archive.retention_size,
     )
 
 

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from penstock.metrics import Metrics
     from penstock.otel.signals import Signal
-    from penstock.queue import ProducerSettings
     from penstock.server.configuration.config import Config
     from penstock.server.receiving.checker import Checked
     from penstock.server.receiving.ingest import WayIn
@@ -108,7 +107,7 @@ class BufferKeeping:
             if self._objects is None:
                 self._objects = _objects(self._config)
             producer = await AsyncProducer.open(
-                self._objects, producer_settings(self._config), metrics=self._metrics
+                self._objects, self._config.buffer, metrics=self._metrics
             )
         except PenstockError as error:
             if str(error) != self._problem:
@@ -121,23 +120,6 @@ class BufferKeeping:
 def check_buffer(config: Config) -> None:
     """InvalidSetting, or what is missing, before anything is started."""
     _objects(config)
-    producer_settings(config)
-
-
-def producer_settings(config: Config) -> ProducerSettings:
-    """As the configuration says."""
-    from penstock.queue import CompressionType, ProducerSettings
-
-    buffer = config.buffer
-    return ProducerSettings(
-        data_path_prefix=buffer.data_path_prefix,
-        manifest_path=buffer.manifest_path,
-        flush_interval_s=buffer.flush_interval,
-        flush_size_bytes=buffer.flush_size_bytes,
-        max_buffered_inputs=buffer.max_buffered_inputs,
-        max_buffered_bytes=buffer.max_buffered_bytes,
-        batch_compression=CompressionType[buffer.batch_compression.upper()],
-    )
 
 
 def _objects(config: Config) -> ObjectStore:

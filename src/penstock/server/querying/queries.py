@@ -62,7 +62,7 @@ class Queries:
             kept_bytes=_KEPT_SHARE * allowed.memory,
             idle_s=IDLE_S,
             most_answers=MOST_ANSWERS,
-            orders=[encode_document(configuration.document(config))],
+            orders=[encode_document(configuration.handed(config))],
             on_end=lambda child: self._folders.pop(child).remove(),
         )
 

@@ -23,7 +23,6 @@ from penstock.model.errors import (
     QueryTooSlow,
 )
 from penstock.server.configuration import config as configuration
-from penstock.server.configuration.lakes import lake_settings
 from penstock.server.logs import set_up_logging
 
 if TYPE_CHECKING:
@@ -108,7 +107,7 @@ class Answerer:
     def _snapshot(self, question: dict[str, Any]) -> _Answered:
         from penstock.server.querying.snapshot import take_snapshot
 
-        where = self._config.data_dir.absolute(), lake_settings(self._config)
+        where = self._config.data_dir.absolute(), self._config.lake_settings()
         taken = take_snapshot(*where, partial=question["partial"])
         return {}, json.dumps(taken).encode()
 
@@ -128,7 +127,7 @@ class Answerer:
         started = time.perf_counter()
         answer = ask(
             self._config.data_dir.absolute(),
-            lake_settings(self._config),
+            self._config.lake_settings(),
             sql,
             tiers={Tier(name) for name in question["tiers"]},
             limits=limits,
@@ -178,7 +177,7 @@ def main() -> None:
     parent = begin(niceness=NICENESS, dies_with_starter=True)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     questions = parent.documents()
-    config = configuration.load(next(questions), {}, {})
+    config = configuration.taken(next(questions))
     set_up_logging(config.logging)
     answerer = Answerer(config)
     _warm_up()
