@@ -28,7 +28,7 @@ async def _archived(it: World, count: int, settings: ArchiveSettings = _SMALL) -
 async def test_a_sound_archive_is_sound(tmp_path: Path, compression: bool) -> None:
     """Every object, byte and message is counted."""
     async with world(tmp_path) as it:
-        await _archived(it, 4000, ArchiveSettings(64 * 1024, compression=compression))
+        await _archived(it, 4000, ArchiveSettings(upload_bytes=64 * 1024, compression=compression))
         seen: list[int] = []
         report = await verify_archive(it.catalog, seen.append)
         found = await it.catalog.all()

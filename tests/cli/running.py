@@ -81,6 +81,21 @@ def run(*arguments: str | Path) -> Answer:
     raise AssertionError("a command ends with an exit code")
 
 
+def inspect(path: str | Path, *arguments: str) -> dict[str, Any]:
+    """What `penstock inspect` says of a path, as JSON."""
+    answer = run("inspect", "--json", *arguments, path)
+    assert (answer.code, answer.err) == (0, "")
+    said: dict[str, Any] = answer.json
+    return said
+
+
+def fsck(path: str | Path, *arguments: str) -> tuple[int, dict[str, Any]]:
+    """The exit code of `penstock fsck`, and its JSON document."""
+    answer = run("fsck", "--json", *arguments, path)
+    assert answer.err == ""
+    return answer.code, answer.json
+
+
 class _Output(io.TextIOWrapper):
     """Takes text and, as a pipe does, bytes."""
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.cli.running import Answer, finish, log_folder, run, start, writer_process
+from tests.cli.running import Answer, finish, fsck, log_folder, run, start, writer_process
 from tests.log.small_logs import (
     flip,
     flip_message,
@@ -23,13 +23,6 @@ from tests.log.small_logs import (
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
-
-
-def fsck(path: Path, *arguments: str) -> tuple[int, dict[str, Any]]:
-    """The exit code and the JSON document."""
-    answer = run("fsck", "--json", *arguments, path)
-    assert answer.err == ""
-    return answer.code, answer.json
 
 
 def damage(path: Path) -> dict[str, Any]:

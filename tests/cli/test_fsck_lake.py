@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.cli.lakes import make_lake
-from tests.cli.running import log_folder, run
+from tests.cli.running import fsck, log_folder, run
 from tests.log.small_logs import flip_message
 
 if TYPE_CHECKING:
@@ -18,13 +18,6 @@ if TYPE_CHECKING:
 def lake(data: Path) -> Path:
     """40 spans of one day and 30 of the next."""
     return make_lake(data)
-
-
-def fsck(path: Path, *arguments: str) -> tuple[int, dict[str, Any]]:
-    """The exit code and the JSON document."""
-    answer = run("fsck", "--json", *arguments, path)
-    assert answer.err == ""
-    return answer.code, answer.json
 
 
 def files(lake: Path) -> list[Path]:

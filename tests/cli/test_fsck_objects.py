@@ -11,7 +11,7 @@ from penstock.archive import Catalog
 from penstock.queue import Producer, ProducerSettings
 from tests.cli.archives import Archive, make_archive
 from tests.cli.queues import batches, folder_of, make_queue
-from tests.cli.running import run
+from tests.cli.running import fsck, run
 from tests.log.small_logs import flip
 from tests.patience import PATIENCE_S
 
@@ -31,16 +31,9 @@ def queue(tmp_path: Path) -> str:
     return make_queue((tmp_path / "queue").as_uri())
 
 
-def fsck(*arguments: str | Path) -> tuple[int, dict[str, Any]]:
-    """The exit code and the JSON document."""
-    answer = run("fsck", "--json", *arguments)
-    assert answer.err == ""
-    return answer.code, answer.json
-
-
 def fsck_archive(archive: Archive, *arguments: str) -> tuple[int, dict[str, Any]]:
     """The same, of an archive."""
-    return fsck(*arguments, archive.objects, "--metadata", archive.metadata)
+    return fsck(archive.objects, *arguments, "--metadata", archive.metadata)
 
 
 # --- archives ----------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from penstock.model.errors import UnsupportedVersion
 from penstock.segment import format as segment_format
 from penstock.storage import DataDirectory, LocalFiles
 from penstock.store.verify import survey_store, verify_store, verify_store_file
-from tests.cli.running import run
+from tests.cli.running import fsck, run
 from tests.cli.stores import (
     LOGS,
     Placed,
@@ -32,13 +32,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from penstock.storage import File
-
-
-def fsck(path: Path, *arguments: str) -> tuple[int, dict[str, Any]]:
-    """The exit code and the JSON document."""
-    answer = run("fsck", "--json", *arguments, path)
-    assert answer.err == ""
-    return answer.code, answer.json
 
 
 def damage(store: Placed) -> dict[str, Any]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from penstock.storage import DataDirectory
-from tests.cli.running import run
+from tests.cli.running import inspect, run
 from tests.log.small_logs import (
     flip,
     flip_message,
@@ -20,13 +20,6 @@ from tests.log.small_logs import (
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-
-def inspect(path: Path, *arguments: str) -> dict[str, Any]:
-    """What is said of the path, as JSON."""
-    answer = run("inspect", "--json", *arguments, path)
-    assert (answer.code, answer.err) == (0, "")
-    return answer.json
 
 
 def test_sealed_log_file_is_explained(log: Path) -> None:

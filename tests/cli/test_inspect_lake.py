@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.cli.lakes import make_lake
-from tests.cli.running import run
+from tests.cli.running import inspect, run
 from tests.lake.helpers import SOURCE
 
 if TYPE_CHECKING:
@@ -18,13 +18,6 @@ if TYPE_CHECKING:
 def lake(tmp_path: Path) -> Path:
     """40 spans of one day and 30 of the next, in a commit and a file each."""
     return make_lake(tmp_path)
-
-
-def inspect(path: Path, *arguments: str) -> dict[str, Any]:
-    """What is said of the path, as JSON."""
-    answer = run("inspect", "--json", *arguments, path)
-    assert (answer.code, answer.err) == (0, "")
-    return answer.json
 
 
 def newest(lake: Path, pattern: str) -> Path:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -15,7 +15,7 @@ from penstock.storage.metadata import open_metadata
 from penstock.storage.objects import open_objects
 from tests.cli.archives import Archive, make_archive
 from tests.cli.queues import batches, folder_of, make_queue
-from tests.cli.running import TRACES, run
+from tests.cli.running import TRACES, inspect, run
 from tests.log.small_logs import flip, message_for
 from tests.queue.helpers import Queue
 from tests.queue.plain_objects import PlainObjects
@@ -35,13 +35,6 @@ def archive(data: Path) -> Archive:
 def queue(tmp_path: Path) -> Path:
     """The folder of a queue with three batches of two entries, one of them acknowledged."""
     return folder_of(make_queue((tmp_path / "queue").as_uri()))
-
-
-def inspect(path: str | Path, *arguments: str) -> dict[str, Any]:
-    """What is said of the path, as JSON."""
-    answer = run("inspect", "--json", *arguments, path)
-    assert (answer.code, answer.err) == (0, "")
-    return answer.json
 
 
 # --- the archive -------------------------------------------------------------------------------

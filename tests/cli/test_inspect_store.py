@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
@@ -11,18 +11,11 @@ from penstock.model.bundle import Bundle
 from penstock.model.slots import LOGS as LOGS_SLOT
 from penstock.segment import format as segment_format
 from penstock.store.budget import FairShare
-from tests.cli.running import run
+from tests.cli.running import inspect, run
 from tests.cli.stores import Placed, harm, harm_header, harm_text, open_store
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-
-def inspect(path: Path, *arguments: str) -> dict[str, Any]:
-    """What is said of the path, as JSON."""
-    answer = run("inspect", "--json", *arguments, path)
-    assert (answer.code, answer.err) == (0, "")
-    return answer.json
 
 
 # --- segments ----------------------------------------------------------------------------------

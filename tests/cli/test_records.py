@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -19,7 +19,7 @@ from penstock.storage import LocalFiles
 from penstock.storage.documents import encode_document
 from penstock.store.budget import FairShare
 from penstock.store.outside import Delivered, Taken, write_delivered
-from tests.cli.running import run
+from tests.cli.running import fsck, inspect, run
 from tests.pipeline.flush.test_run_format import random_keys
 from tests.store.helpers import flip
 
@@ -72,20 +72,6 @@ def only(data: Path, name: str) -> Path:
     """The one file of that name."""
     (path,) = data.glob(name)
     return path
-
-
-def inspect(path: Path) -> dict[str, Any]:
-    """What is said of the path, as JSON."""
-    answer = run("inspect", "--json", path)
-    assert (answer.code, answer.err) == (0, "")
-    return answer.json
-
-
-def fsck(path: Path, *arguments: str) -> tuple[int, dict[str, Any]]:
-    """The exit code and the JSON document."""
-    answer = run("fsck", "--json", *arguments, path)
-    assert answer.err == ""
-    return answer.code, answer.json
 
 
 def test_every_kind_is_explained(noted: Path) -> None:

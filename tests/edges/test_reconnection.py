@@ -15,29 +15,17 @@ import pyarrow.flight as pf
 import pytest
 
 from penstock import client
-from penstock.client import RemoteDelivery, RemoteSubscriber, connect
+from penstock.client import RemoteSubscriber, connect
 from penstock.model.errors import InvalidArgument, ServerUnreachable
-from penstock.otel import Signal, encode_bundle
+from penstock.otel import Signal
 from tests.patience import PATIENCE_S, until
 from tests.server.running import Server, serving
 from tests.server.samples import logs, traces
+from tests.server.subscribing import names_of, seal
 
 LAZY = {"segment": {"max_open_duration": "1h"}}
 TRACES = "/default/traces"
 API_PAGE = Path(__file__).parents[2] / "docs" / "api.md"
-
-
-def seal(server: Server, *names: str) -> None:
-    """A segment of one bundle, with a span for each name."""
-    assert server.post(Signal.TRACES, traces(*names)).status == 200
-    assert server.ask("POST", "/api/v1/flush", port="web").status == 200
-
-
-def names_of(delivery: RemoteDelivery) -> list[str]:
-    """The names of the spans in a bundle."""
-    request = Signal.TRACES.request_class.FromString(encode_bundle(Signal.TRACES, delivery.bundle))
-    scopes = (scope for resource in request.resource_spans for scope in resource.scope_spans)
-    return [span.name for scope in scopes for span in scope.spans]
 
 
 class Consumer:

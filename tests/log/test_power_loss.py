@@ -10,14 +10,12 @@ from random import Random
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
     initialize,
     precondition,
     rule,
-    run_state_machine_as_test,
 )
 
 from penstock.log import Environment, Log
@@ -25,6 +23,7 @@ from penstock.metrics import Metrics
 from penstock.model.errors import DiskFull, LogPoisoned
 from penstock.model.settings import KIB, Durability, LogSettings
 from tests.simulation.faults import FaultyFiles
+from tests.simulation.machines import run_machine
 from tests.simulation.manual_pool import ManualClock, ManualPool
 from tests.simulation.power_loss import PowerLossFiles, PowerLost
 
@@ -387,25 +386,10 @@ class BufferMachine(PowerLossMachine):
 MACHINES = pytest.mark.parametrize("machine", [PowerLossMachine, IntervalMachine, BufferMachine])
 
 
-def _run(machine: type[RuleBasedStateMachine], examples: int, steps: int) -> None:
-    run_state_machine_as_test(
-        machine,
-        settings=settings(
-            max_examples=examples,
-            stateful_step_count=steps,
-            deadline=None,
-            suppress_health_check=list(HealthCheck),
-            phases=[Phase.reuse, Phase.generate, Phase.shrink],
-            print_blob=True,
-            report_multiple_bugs=False,
-        ),
-    )
-
-
 @MACHINES
 def test_what_was_promised_survives_any_interruption(machine: type[PowerLossMachine]) -> None:
     """Acknowledged messages keep their offsets and contents, and nobody else gets these offsets."""
-    _run(machine, examples=60, steps=50)
+    run_machine(machine, examples=60, steps=50)
 
 
 @pytest.mark.soak
@@ -415,4 +399,4 @@ def test_what_was_promised_survives_any_interruption_at_length(
 ) -> None:
     """The same, for as long as it takes to be sure."""
     for _ in range(10):  # hypothesis keeps the examples of a run in memory
-        _run(machine, examples=400, steps=80)
+        run_machine(machine, examples=400, steps=80)

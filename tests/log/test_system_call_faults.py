@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -14,25 +13,15 @@ from penstock.metrics import Metrics
 from penstock.model.settings import Durability
 from tests.patience import PATIENCE_S
 from tests.simulation.crash_writer import digest_of, is_whole, settings
+from tests.simulation.strace import STRACE, needs_strace
 
 ROOT = Path(__file__).parents[2]
 MESSAGES = 60
 """Enough for two rotations."""
 WRITE = "pwritev,pwritev2"
-STRACE = shutil.which("strace")
 
 
-def _strace_problem() -> str | None:
-    """Why no system call can be made to fail here; None where it can."""
-    if STRACE is None:
-        return "strace is not installed"
-    inject = ["-f", "-e", "trace=fdatasync", "-e", "inject=fdatasync:error=EIO"]
-    tried = subprocess.run([STRACE, *inject, "true"], capture_output=True, text=True, check=False)
-    return f"strace may not trace here: {tried.stderr.strip()}" if tried.returncode else None
-
-
-_PROBLEM = _strace_problem()
-pytestmark = pytest.mark.skipif(_PROBLEM is not None, reason=_PROBLEM or "")
+pytestmark = needs_strace
 
 
 class Run:
@@ -40,7 +29,7 @@ class Run:
 
     def __init__(self, folder: Path, inject: str) -> None:
         call = inject.partition(":")[0]  # several, where systems differ in which one they use
-        trace = [STRACE or "", "-f", "-qq", "-e", f"trace={call}", "-e", f"inject={inject}"]
+        trace = [STRACE, "-f", "-qq", "-e", f"trace={call}", "-e", f"inject={inject}"]
         writer = [sys.executable, "-m", "tests.simulation.crash_writer", str(folder)]
         command = [*trace, "-o", str(folder) + ".trace", *writer, "--messages", str(MESSAGES)]
         done = subprocess.run(

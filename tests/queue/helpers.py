@@ -19,9 +19,11 @@ from penstock.queue import (
     GarbageSettings,
     ProducerSettings,
 )
+from penstock.queue.keys import batch_id_of
 
 if TYPE_CHECKING:
     from penstock.storage.objects import ObjectStore
+    from tests.queue.plain_objects import PlainObjects
 
 Result = TypeVar("Result")
 START_MS = 1_750_000_000_000
@@ -175,3 +177,8 @@ def held(
         return await work(*arguments, **named)
 
     return waits, gate
+
+
+def batch_keys(plain: PlainObjects) -> list[str]:
+    """The keys of the batches, oldest first."""
+    return sorted(key for key in plain.objects if batch_id_of(key))

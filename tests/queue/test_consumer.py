@@ -21,7 +21,7 @@ from penstock.model.errors import (
 from penstock.queue import ConsumerSettings, fetch_batch
 from penstock.queue.format import decode_manifest
 from penstock.queue.keys import batch_id_of
-from tests.queue.helpers import MANIFEST, Queue, entries_of, everything, quiet
+from tests.queue.helpers import MANIFEST, Queue, batch_keys, entries_of, everything, quiet
 from tests.servers.loops import in_loop
 from tests.simulation.objects import Fault, FaultyObjects, Script
 
@@ -39,11 +39,6 @@ async def filled(plain: PlainObjects, version: int = 2, **settings: int) -> Queu
     await queue.produced(producer, *LETTERS)
     await producer.close()
     return queue
-
-
-def batch_keys(plain: PlainObjects) -> list[str]:
-    """The keys of the batches, oldest first."""
-    return sorted(key for key in plain.objects if batch_id_of(key))
 
 
 # --- order and acknowledgement -----------------------------------------------------------------

@@ -8,9 +8,18 @@ from typing import TYPE_CHECKING
 import pytest
 
 from penstock.metrics import names
-from penstock.queue.keys import batch_id_of, chunk_of
+from penstock.queue.keys import chunk_of
 from penstock.queue.ulid import ulid_text
-from tests.queue.helpers import MANIFEST, Queue, Time, entries_of, everything, held, quiet
+from tests.queue.helpers import (
+    MANIFEST,
+    Queue,
+    Time,
+    batch_keys,
+    entries_of,
+    everything,
+    held,
+    quiet,
+)
 from tests.servers.loops import in_loop
 from tests.simulation.objects import Fault, FaultyObjects, Script
 
@@ -19,11 +28,6 @@ if TYPE_CHECKING:
 
 PATIENT_S = 1e6
 versions = pytest.mark.parametrize("version", [1, 2])
-
-
-def batch_keys(plain: PlainObjects) -> list[str]:
-    """The keys of the batches, oldest first."""
-    return sorted(key for key in plain.objects if batch_id_of(key))
 
 
 def orphan(plain: PlainObjects, time: Time) -> str:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from penstock.queue.format import decode_manifest
-from penstock.queue.keys import batch_id_of, chunk_key
+from penstock.queue.keys import chunk_key
 from penstock.queue.verify import verify_queue
-from tests.queue.helpers import MANIFEST, Queue
+from tests.queue.helpers import MANIFEST, Queue, batch_keys
 from tests.servers.loops import in_loop
 
 if TYPE_CHECKING:
@@ -28,11 +28,6 @@ async def filled(plain: PlainObjects, version: int = 2) -> Queue:
     consumer = await queue.consumer(1)
     await consumer.close()
     return queue
-
-
-def batch_keys(plain: PlainObjects) -> list[str]:
-    """The keys of the batches, oldest first."""
-    return sorted(key for key in plain.objects if batch_id_of(key))
 
 
 @versions

@@ -83,3 +83,10 @@ def values_of(reader: SegmentReader, index: int) -> dict[int, dict[str, list[obj
 def contents(bundle: Bundle) -> dict[int, dict[str, list[object]]]:
     """Slots, columns and values, whatever the order and types of the columns."""
     return {slot: batch.to_pydict() for slot, batch in bundle.slots.items()}
+
+
+def flipped(data: bytes, bit: int) -> bytes:
+    """The bytes with one bit changed."""
+    changed = bytearray(data)
+    changed[bit // 8] ^= 1 << bit % 8
+    return bytes(changed)

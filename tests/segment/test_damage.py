@@ -14,7 +14,7 @@ from penstock.segment import SegmentReader, read_info, segment_name
 from penstock.segment import format as fmt
 from penstock.segment.tables import Ref
 from penstock.storage import LocalFiles
-from tests.segment.helpers import SEQ, contents, fill, seal
+from tests.segment.helpers import SEQ, contents, fill, flipped, seal
 
 BUNDLES = [
     Bundle({0: pa.record_batch({"d": pa.array(["x", "y"]).dictionary_encode()})}),
@@ -36,13 +36,6 @@ def segment_bytes(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 def reader_of(data: bytes) -> SegmentReader:
     """A reader of the bytes."""
     return SegmentReader(memoryview(data), "in memory")
-
-
-def flipped(data: bytes, bit: int) -> bytes:
-    """The bytes with one bit changed."""
-    changed = bytearray(data)
-    changed[bit // 8] ^= 1 << bit % 8
-    return bytes(changed)
 
 
 def parts_of(data: bytes) -> list[tuple[range, set[int]]]:

@@ -15,7 +15,7 @@ from penstock.model.errors import Damaged, UnsupportedVersion
 from penstock.segment import SegmentReader, tables
 from penstock.segment import format as fmt
 from penstock.segment.tables import ManifestEntry, Part, Ref, StreamEntry
-from tests.segment.helpers import STORE_ID
+from tests.segment.helpers import STORE_ID, flipped
 
 PAGE = Path(__file__).parent.parent.parent / "docs" / "formats" / "segment.md"
 HEADER = fmt.Header(STORE_ID, 5, 6)
@@ -52,13 +52,6 @@ def test_every_flipped_bit_of_header_and_trailer_is_detected() -> None:
     for bit in range(8 * len(trailer)):
         with pytest.raises(Damaged):
             fmt.decode_trailer(flipped(trailer, bit), 192)
-
-
-def flipped(data: bytes, bit: int) -> bytes:
-    """The bytes with one bit changed."""
-    changed = bytearray(data)
-    changed[bit // 8] ^= 1 << bit % 8
-    return bytes(changed)
 
 
 def test_a_newer_version_is_refused_by_name() -> None:

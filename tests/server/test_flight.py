@@ -12,19 +12,15 @@ from typing import Any
 import pyarrow.flight as pf
 import pytest
 
-from penstock.client import RemoteDelivery, RemoteSubscriber
+from penstock.client import RemoteSubscriber
 from penstock.client.workers import worker_client
-from penstock.otel import Signal, encode_bundle
+from penstock.otel import Signal
 from tests.server.certificates import OPENSSL, make_authority, make_certificate
 from tests.server.running import Server, children_of, serving, stored_names, until
 from tests.server.samples import logs, metrics, traces
+from tests.server.subscribing import location, names_of, seal
 
 ALL, ONE = "a-token-for-all", "a-token-for-one"
-
-
-def location(server: Server) -> str:
-    """Of the Flight port."""
-    return f"grpc://127.0.0.1:{server.ready['flight']}"
 
 
 def get(client: pf.FlightClient, token: str | None = None, **asked: Any) -> Any:
@@ -32,20 +28,6 @@ def get(client: pf.FlightClient, token: str | None = None, **asked: Any) -> Any:
     heads = [] if token is None else [(b"authorization", f"Bearer {token}".encode())]
     ticket = pf.Ticket(json.dumps(asked).encode())
     return client.do_get(ticket, pf.FlightCallOptions(headers=heads)).read_all()
-
-
-def seal(server: Server, *names: str, namespace: str = "default") -> None:
-    """A segment of one bundle, with a span for each name."""
-    answer = server.post(Signal.TRACES, traces(*names), x_penstock_namespace=namespace)
-    assert answer.status == 200
-    assert server.ask("POST", "/api/v1/flush", port="web").status == 200
-
-
-def names_of(delivery: RemoteDelivery) -> list[str]:
-    """The names of the spans in a bundle."""
-    request = Signal.TRACES.request_class.FromString(encode_bundle(Signal.TRACES, delivery.bundle))
-    scopes = (scope for resource in request.resource_spans for scope in resource.scope_spans)
-    return [span.name for scope in scopes for span in scope.spans]
 
 
 @pytest.fixture(scope="module")

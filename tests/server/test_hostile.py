@@ -22,6 +22,7 @@ import pytest
 import zstandard
 
 from penstock.otel import Signal
+from tests.otel.samples import piece
 from tests.server import http2
 from tests.server.running import (
     JSON,
@@ -153,15 +154,6 @@ def test_bombs_within_a_message_are_invalid(server: Server, encoding: str) -> No
     """Compressed by hand."""
     body = bomb(encoding, 1024 * MIB)
     assert code_of(lambda: server.export(T, body)) is Code.INVALID_ARGUMENT
-
-
-def piece(tag: int, contents: bytes) -> bytes:
-    """A field with its length, as it is on the wire."""
-    head, length = bytes([tag]), len(contents)
-    while length > 0x7F:
-        head += bytes([length & 0x7F | 0x80])
-        length >>= 7
-    return head + bytes([length]) + contents
 
 
 @pytest.mark.parametrize("sent", Signal)

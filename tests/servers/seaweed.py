@@ -5,25 +5,24 @@ from __future__ import annotations
 import contextlib
 import http.client
 import itertools
-import subprocess
 import sysconfig
 from pathlib import Path
 
-from tests.leftovers import SHARED
-from tests.patience import until
 from tests.servers.ports import free_ports
+from tests.servers.process import LocalServer
 
 _PARTS = ("master", "volume", "filer", "s3")
 _NUMBERS = itertools.count()
 _BUCKET = "penstock"
 
 
-class S3Server:
-    """A server with its data in a folder; it can be killed and started again on the same ports."""
+class S3Server(LocalServer):
+    """All of its parts in one process."""
+
+    name = "the S3 server"
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._process: subprocess.Popen[bytes] | None = None
+        super().__init__(folder)
         free = free_ports(2 * len(_PARTS))
         self._ports = dict(zip(_PARTS, free[::2], strict=True))
         self._grpc_ports = dict(zip(_PARTS, free[1::2], strict=True))
@@ -43,17 +42,6 @@ class S3Server:
             "aws_region": "us-east-1",
         }
 
-    def start(self) -> S3Server:
-        """Returns when it takes objects."""
-        self._folder.mkdir(parents=True, exist_ok=True)
-        with (self._folder / "weed.log").open("ab") as log:
-            self._process = subprocess.Popen(
-                self._command(), stdin=subprocess.DEVNULL, stdout=log, stderr=log
-            )
-        SHARED.add(self._process.pid)
-        until(self._takes_objects, "the S3 server's start")
-        return self
-
     def place(self) -> str:
         """The URL of a new prefix; a bucket for each would cost the server seven volumes."""
         return f"s3://{_BUCKET}/place-{next(_NUMBERS)}"
@@ -63,18 +51,6 @@ class S3Server:
         with contextlib.closing(self._connect()) as connection:
             connection.request("GET", f"/{_BUCKET}?uploads")
             return connection.getresponse().read().count(b"<UploadId>")
-
-    def kill(self) -> None:
-        """Ends it as a power cut would, data of the operating system's cache excepted."""
-        assert self._process is not None
-        self._process.kill()
-        self._process.wait()
-
-    def stop(self) -> None:
-        """Ends it; idempotent."""
-        if self._process is not None:
-            self.kill()
-        self._process = None
 
     def _command(self) -> list[str]:
         weed = Path(sysconfig.get_path("scripts")) / "weed"
@@ -89,9 +65,7 @@ class S3Server:
             *(f"-s3.localSocket={self._folder}/s3", *ports, *grpc_ports),
         ]
 
-    def _takes_objects(self) -> bool:
-        assert self._process is not None
-        assert self._process.poll() is None, (self._folder / "weed.log").read_text()[-2000:]
+    def _is_ready(self) -> bool:
         bucket = self._ask("PUT", f"/{_BUCKET}") in (200, 409)
         return bucket and self._ask("PUT", f"/{_BUCKET}/ready", b"yes") == 200
 

@@ -8,19 +8,18 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
     initialize,
     precondition,
     rule,
-    run_state_machine_as_test,
 )
 
 from penstock.model.errors import LogUnavailable, Retryable, StoreFull, StoreUnavailable
 from penstock.model.settings import KIB, Durability, SizePolicy
 from tests.simulation.faults import FaultyFiles
+from tests.simulation.machines import run_machine
 from tests.simulation.power_loss import PowerLost
 from tests.store.worlds import SMALL, World
 
@@ -360,25 +359,10 @@ MACHINES = pytest.mark.parametrize(
 )
 
 
-def _run(machine: type[RuleBasedStateMachine], examples: int, steps: int) -> None:
-    run_state_machine_as_test(
-        machine,
-        settings=settings(
-            max_examples=examples,
-            stateful_step_count=steps,
-            deadline=None,
-            suppress_health_check=list(HealthCheck),
-            phases=[Phase.reuse, Phase.generate, Phase.shrink],
-            print_blob=True,
-            report_multiple_bugs=False,
-        ),
-    )
-
-
 @MACHINES
 def test_what_was_promised_survives_any_interruption(machine: type[PowerLossMachine]) -> None:
     """Messages, answers and registrations survive; numbers and offsets never come twice."""
-    _run(machine, examples=25, steps=40)
+    run_machine(machine, examples=25, steps=40)
 
 
 @pytest.mark.soak
@@ -389,4 +373,4 @@ def test_what_was_promised_survives_any_interruption_at_length(
 ) -> None:
     """The same, for as long as it takes to be sure."""
     for _ in range(10):  # hypothesis keeps the examples of a run in memory
-        _run(machine, examples=400, steps=80)
+        run_machine(machine, examples=400, steps=80)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.simulation.strace import STRACE, needs_strace
 from tests.store.test_kill import Oracle, check_complete, drain, life
 
 if TYPE_CHECKING:
@@ -17,20 +16,9 @@ MESSAGES = 60
 """Enough for two rotations of the log, and for several segments that come and go."""
 WRITE = "pwritev,pwritev2"
 FIRST, SECOND = (f"segments/{number:020d}.seg" for number in range(2))
-STRACE = shutil.which("strace")
 
 
-def _strace_problem() -> str | None:
-    """Why no system call can be made to fail here; None where it can."""
-    if STRACE is None:
-        return "strace is not installed"
-    inject = ["-f", "-e", "trace=fdatasync", "-e", "inject=fdatasync:error=EIO"]
-    tried = subprocess.run([STRACE, *inject, "true"], capture_output=True, text=True, check=False)
-    return f"strace may not trace here: {tried.stderr.strip()}" if tried.returncode else None
-
-
-_PROBLEM = _strace_problem()
-pytestmark = pytest.mark.skipif(_PROBLEM is not None, reason=_PROBLEM or "")
+pytestmark = needs_strace
 
 
 def run(
@@ -44,7 +32,7 @@ def run(
     calls = inject.partition(":")[0]  # several, where systems differ in which one they use
     trace = folder.with_name(folder.name + ".trace")
     where = ["-P", str(folder / path)] if path is not None else []
-    strace = [STRACE or "", "-f", "-qq", *where, "-e", f"trace={calls}", "-e", f"inject={inject}"]
+    strace = [STRACE, "-f", "-qq", *where, "-e", f"trace={calls}", "-e", f"inject={inject}"]
     oracle = Oracle(may_fail=True)
     with life(
         folder, oracle, "--messages", str(MESSAGES), prefix=[*strace, "-o", str(trace)]

@@ -75,17 +75,17 @@ async def verify_archive(
 
 
 async def _check_identity(catalog: Catalog, report: DamageReport) -> None:
-    where = report.below(identity_key(catalog))
+    where = identity_key(catalog)
     try:
         mark = await marked(catalog)
     except ArchiveConflict as error:
-        report.damage.append(Damage(where, 0, "identity", str(error)))
+        report.add_damage(where, 0, "identity", str(error))
         return
     entry = await catalog.metadata.get(identity_key(catalog))
     identity = mark.identity if mark is not None else None
     if entry is not None and identity != entry.data.decode(errors="replace"):
         text = f"the metadata is of another archive than the objects, which are of {identity}"
-        report.damage.append(Damage(where, 0, "identity", text))
+        report.add_damage(where, 0, "identity", text)
     elif entry is None:
         await _check_forgotten(catalog, report)
 
@@ -101,8 +101,7 @@ async def _check_forgotten(catalog: Catalog, report: DamageReport) -> None:
         position = max(position, one.end_offset)
     count = "1 object" if len(found) == 1 else f"{len(found)} objects"
     text = f"the metadata knows nothing of {count}; --repair describes them again"
-    where = report.below(catalog.objects_prefix)
-    report.damage.append(Damage(where, 0, LOST_METADATA, text, first, lost))
+    report.add_damage(catalog.objects_prefix, 0, LOST_METADATA, text, first, lost)
 
 
 async def _descriptors(catalog: Catalog, report: DamageReport) -> list[Descriptor]:
@@ -111,6 +110,7 @@ async def _descriptors(catalog: Catalog, report: DamageReport) -> list[Descripto
         try:
             found.append(fmt.decode_descriptor(entry.data))
         except FormatError as error:
+            # Its key is of the other store.
             report.damage.append(Damage(entry.key, 0, "descriptor", str(error)))
     return found
 
@@ -121,8 +121,8 @@ def _check_order(catalog: Catalog, descriptors: list[Descriptor], report: Damage
         if gap:
             kind = "gap" if gap > 0 else "overlap"
             text = f"offsets to {one.end_offset} are followed by {following.start_offset}"
-            where = report.below(catalog.object_key(following.object_id))
-            report.damage.append(Damage(where, 0, kind, text, one.end_offset, max(0, gap)))
+            where = catalog.object_key(following.object_id)
+            report.add_damage(where, 0, kind, text, one.end_offset, max(0, gap))
 
 
 class _Check:
@@ -165,7 +165,7 @@ class _Check:
             text = f"{size} bytes, not {descriptor.size}"
             self._add("size", text, self._offset, descriptor.end_offset - self._offset)
         elif f"crc32:{self._decoder.checksum:08x}" != descriptor.checksum:
-            self._add("checksum", "the object is not the one that was described", None, 0)
+            self._add("checksum", "the object is not the one that was described")
         self._report.read(size)
 
     async def _read(self) -> None:
@@ -179,8 +179,7 @@ class _Check:
         header = self._decoder.header
         if header is not None and header != self._descriptor.header:
             text = f"the object says it holds {header.start_offset} to {header.end_offset}"
-            self._add("header", text, None, 0)
+            self._add("header", text)
 
-    def _add(self, kind: str, detail: str, first_offset: int | None, lost: int) -> None:
-        place = self._report.below(self._key), self._decoder.position
-        self._report.damage.append(Damage(*place, kind, detail, first_offset, lost))
+    def _add(self, kind: str, detail: str, *lost: int) -> None:
+        self._report.add_damage(self._key, self._decoder.position, kind, detail, *lost)

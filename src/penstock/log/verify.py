@@ -11,7 +11,7 @@ from penstock.log.inventory import file_name, first_offset_of, first_offsets
 from penstock.log.recovery import recover
 from penstock.log.scan import End, Gap, Run, read_header, read_seal, scan_frames
 from penstock.log.survey import log_owners
-from penstock.model.damage import Damage, DamageReport, KnownLoss
+from penstock.model.damage import DamageReport, KnownLoss
 from penstock.model.errors import Damaged
 from penstock.storage.files import read_whole, write_atomically
 
@@ -112,19 +112,21 @@ class _Verification:
     def checkpoint(self, names: list[str], firsts: list[int]) -> None:
         if ckpt.NAME not in names:
             if any(first_offset_of(name) is not None for name in names):
-                self._note("there is no checkpoint; opening the log writes one")
+                self.report.note("there is no checkpoint; opening the log writes one")
             return
         self.report.files_checked += 1
         try:
             data = read_whole(self._files, self._folder / ckpt.NAME)
             found = ckpt.decode_checkpoint(data, self._folder)
         except Damaged as error:
-            self._add(ckpt.NAME, 0, "checkpoint", f"{error}; opening the log writes a new one")
+            self.report.add_damage(
+                ckpt.NAME, 0, "checkpoint", f"{error}; opening the log writes a new one"
+            )
             return
         with contextlib.suppress(FileNotFoundError):  # retention was faster: looked at again
             owners = log_owners(self._files, self._folder, firsts)
             if owners and found.log_id not in owners:
-                self._add(ckpt.NAME, 0, "checkpoint", "it belongs to another log")
+                self.report.add_damage(ckpt.NAME, 0, "checkpoint", "it belongs to another log")
                 self._log_id = owners.most_common(1)[0][0]
                 return
         self._log_id = found.log_id
@@ -153,7 +155,7 @@ class _Verification:
             self._missing(kept_from, start)
         if promised.start_offset < min(kept_from, start):
             earlier = f"messages {promised.start_offset} to {min(kept_from, start) - 1}"
-            self._note(f"{earlier} were removed, by retention or by hand")
+            self.report.note(f"{earlier} were removed, by retention or by hand")
 
     def ends_where_the_checkpoint_says(self) -> None:
         if self._promised is None:
@@ -165,14 +167,14 @@ class _Verification:
     def leftovers(self, names: list[str]) -> None:
         for name in names:
             if ".wal.damaged" in name:
-                self._note(f"{name} was set aside by an earlier repair")
+                self.report.note(f"{name} was set aside by an earlier repair")
             elif name.endswith(".tmp"):
-                self._note(f"{name} is left from an interrupted write; harmless")
+                self.report.note(f"{name} is left from an interrupted write; harmless")
 
     def _file(self, name: str, file: File, following: int | None) -> None:
         first = first_offset_of(name) or 0
         if self._next is not None and first < self._next:
-            self._add(name, 0, "stray", "its offsets are in the file before it")
+            self.report.add_damage(name, 0, "stray", "its offsets are in the file before it")
             return
         if self._next is not None and self._next < first:
             self._missing(self._next, first)
@@ -184,7 +186,7 @@ class _Verification:
         header, wrong = self._header(name, first, file)
         if header is None:
             end = max(first, must_reach or first)
-            self._add(name, 0, "header", wrong, first, end - first)
+            self.report.add_damage(name, 0, "header", wrong, first, end - first)
             self._next = end
         else:
             self._frames(name, file, header, following, must_reach)
@@ -200,7 +202,9 @@ class _Verification:
         if header.log_id != self._log_id:
             return None, f"it belongs to another log ({header.log_id})"
         if bad_copies:
-            self._add(name, 0, "header", "one of the two copies of the header is damaged")
+            self.report.add_damage(
+                name, 0, "header", "one of the two copies of the header is damaged"
+            )
         return header, ""
 
     def _frames(
@@ -243,26 +247,20 @@ class _Verification:
         half_finished = last.seal is not None and _only_begun(file, header, last)
         if trailer is not None or not is_last or (last.seal is not None and not half_finished):
             text = "the index at the end is damaged or missing"
-            self._add(name, last.position, "seal", text)
+            self.report.add_damage(name, last.position, "seal", text)
         elif last.torn_bytes and not half_finished:
             text = f"{name} ends with {last.torn_bytes} bytes of an interrupted write"
-            self._note(f"{text}, which opening the log drops")
+            self.report.note(f"{text}, which opening the log drops")
 
     def _damaged_frames(self, name: str, gap: Gap) -> None:
         size, lost = gap.end_position - gap.position, gap.end_offset - gap.first_offset
         text = f"{size} damaged bytes" if size else "frames are missing"
-        self._add(name, gap.position, "frames", text, gap.first_offset, lost)
+        self.report.add_damage(name, gap.position, "frames", text, gap.first_offset, lost)
 
     def _missing(self, first: int, end: int) -> None:
-        self._add(file_name(first), 0, "missing", "the file is missing", first, end - first)
-
-    def _add(self, file: str, position: int, kind: str, detail: str, *lost: int) -> None:
-        """What is `lost` are the first offset and how many messages from there on."""
-        path = str(self._folder / file)
-        self.report.damage.append(Damage(path, position, kind, detail, *lost))
-
-    def _note(self, text: str) -> None:
-        self.report.notes.append(f"{self._folder}: {text}")
+        self.report.add_damage(
+            file_name(first), 0, "missing", "the file is missing", first, end - first
+        )
 
 
 def _walk(file: File, header: fmt.Header, seal: fmt.Seal | None) -> tuple[int, list[Gap], End]:

@@ -83,9 +83,22 @@ class DamageReport:
         self.files_checked += 1
         self.bytes_checked += size
 
-    def below(self, key: str) -> str:
-        """The name of an object of the place that was looked at."""
-        return f"{self.path.rstrip('/')}/{key}" if self.path else key
+    def add_damage(
+        self,
+        file: str,
+        position: int,
+        kind: str,
+        detail: str,
+        first_offset: int | None = None,
+        messages_lost: int = 0,
+    ) -> None:
+        """Something that is wrong with a file below the path."""
+        path = f"{self.path.rstrip('/')}/{file}" if self.path else file
+        self.damage.append(Damage(path, position, kind, detail, first_offset, messages_lost))
+
+    def note(self, text: str) -> None:
+        """What is no damage, and worth to know of the place."""
+        self.notes.append(f"{self.path}: {text}")
 
     def add(self, other: DamageReport) -> None:
         """Takes in what was found at another place."""

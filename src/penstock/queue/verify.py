@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final
 
-from penstock.model.damage import Damage, DamageReport
+from penstock.model.damage import DamageReport
 from penstock.model.errors import (
     BatchUnreadable,
     Damaged,
@@ -175,8 +175,7 @@ class _Look:
 
     def lost(self, kind: str, key: str, problem: str, messages: int = 0) -> None:
         """At least so many: a batch has one or more."""
-        place = self.report.below(key)
-        self.report.damage.append(Damage(place, 0, kind, problem, messages_lost=messages))
+        self.report.add_damage(key, 0, kind, problem, messages_lost=messages)
 
     async def _still_waits(self, sequence: int) -> bool:
         return sequence >= (await self._manifest.load()).manifest.first_sequence

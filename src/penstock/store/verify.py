@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from penstock.log import format as log_format
 from penstock.log.scan import Gap, Run, read_header, scan_frames
-from penstock.model.damage import Damage, DamageReport, KnownLoss
+from penstock.model.damage import DamageReport, KnownLoss
 from penstock.model.errors import Damaged
 from penstock.segment import SegmentReader, segment_name, segment_seq_of
 from penstock.storage.documents import decode_document
@@ -110,7 +110,7 @@ class _Verification:
             StoreState().load(document)
         except (Damaged, ValueError, KeyError, TypeError, AttributeError) as error:
             text = f"unreadable: {error}; opening the store writes a new one"
-            self._add(CHECKPOINT_NAME, 0, "checkpoint", text)
+            self.report.add_damage(CHECKPOINT_NAME, 0, "checkpoint", text)
 
     def ack_log(self) -> None:
         try:
@@ -119,7 +119,7 @@ class _Verification:
             names = self._files.names(self._folder)
             if CHECKPOINT_NAME in names or segment_files(self._files, self._folder):
                 text = "the file is missing: answers since the checkpoint are asked for again"
-                self._add(LOG_NAME, 0, "missing", text)
+                self.report.add_damage(LOG_NAME, 0, "missing", text)
             return
         try:
             self.report.read(file.size())
@@ -133,7 +133,7 @@ class _Verification:
                 file.close()
                 damage = [each for each in damage if each in again]
         for found in damage:
-            self._add(LOG_NAME, *found)
+            self.report.add_damage(LOG_NAME, *found)
 
     # --- segments ------------------------------------------------------------------------------
 
@@ -151,7 +151,7 @@ class _Verification:
         for seq in sorted(set(present) - known.keys()):
             if seq >= self._state.next_seq:
                 text = "is not in ack.log; opening the store takes it in"
-                self._note(f"{segment_name(seq)} {text}")
+                self.report.note(f"{segment_name(seq)} {text}")
 
     def segment(self, path: Path, info: SegmentInfo | None) -> None:
         """Verifies one segment; `info` is what ack.log says of it."""
@@ -183,7 +183,9 @@ class _Verification:
                     self.report.known_losses.append(KnownLoss(str(self._folder), first, messages))
                 continue
             lost = (first, messages) if messages else ()
-            self._add(f"segments/{reader.name}", found.position, "segment", found.reason, *lost)
+            self.report.add_damage(
+                f"segments/{reader.name}", found.position, "segment", found.reason, *lost
+            )
         self.report.segments += 1
         self.report.bundles += len(reader) - len(gone)
 
@@ -198,16 +200,16 @@ class _Verification:
     def leftovers(self) -> None:
         for name in self._files.names(self._folder):
             if ".damaged" in name:
-                self._note(f"{name} was set aside")
+                self.report.note(f"{name} was set aside")
         for name in self._files.names(self._folder / "segments"):
             if ".damaged" in name:
-                self._note(f"{name} was set aside")
+                self.report.note(f"{name} was set aside")
             elif name.endswith(".tmp"):
                 text = "is being written, or is left from an interrupted write; harmless"
-                self._note(f"{name} {text}")
+                self.report.note(f"{name} {text}")
         if aside := self._files.names(self._folder / "aside"):
             count = len([name for name in aside if not name.endswith(".tmp")])
-            self._note(f"messages in aside that could not be decoded: {count}")
+            self.report.note(f"messages in aside that could not be decoded: {count}")
 
     def _look(self) -> dict[int, SegmentInfo]:
         """The segments that there should be."""
@@ -219,15 +221,7 @@ class _Verification:
     def _lose(self, name: str, kind: str, text: str, info: SegmentInfo | None) -> None:
         """A segment of which nothing can be read."""
         lost = (info.first_offset, info.end_offset - info.first_offset) if info is not None else ()
-        self._add(f"segments/{name}", 0, kind, text, *lost)
-
-    def _add(self, file: str, position: int, kind: str, detail: str, *lost: int) -> None:
-        """What is `lost` are the first offset and how many messages from there on."""
-        path = str(self._folder / file)
-        self.report.damage.append(Damage(path, position, kind, detail, *lost))
-
-    def _note(self, text: str) -> None:
-        self.report.notes.append(f"{self._folder}: {text}")
+        self.report.add_damage(f"segments/{name}", 0, kind, text, *lost)
 
 
 def _bad_events(file: File) -> Iterator[tuple[int, str, str]]:
