@@ -100,3 +100,22 @@ def test_schema_takes_what_the_server_takes(tmp_path: Path) -> None:
     for wrong in ("{worker: 2}", "{wal: {flush_intervall: 1s}}", "{wal: {durability: always}}"):
         with pytest.raises(jsonschema.ValidationError):
             jsonschema.validate(yaml.safe_load(wrong), schema)
+
+
+@pytest.mark.parametrize(
+    ("command", "told"),
+    [
+        ("serve --workers 0", "'--workers': it must be at least 1"),
+        ("serve --grpc-port 70000", "'--grpc-port': '70000' is no port; the highest is 65535"),
+        ("pipeline compact --min-files 1", "'--min-files': it must be at least 2"),
+        ("pipeline compact --target-size large", "'--target-size': 'large' is no size"),
+        ("pipeline rollup --trace-max 2d", "'--trace-max': it must be at most 1d"),
+        ("pipeline expire --older-than soon", "'--older-than': 'soon' is no duration"),
+        ("queue gc --grace -1s file:///none", "'--grace': '-1s' is no duration"),
+    ],
+)
+def test_option_is_read_and_bounded_as_its_setting(command: str, told: str) -> None:
+    """A usage error that names the option, before anything is opened."""
+    answer = run(*command.split())
+    assert answer.code == 2
+    assert f"Invalid value for {told}" in answer.err

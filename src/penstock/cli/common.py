@@ -16,13 +16,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from penstock.model import Topic
-from penstock.model.errors import InvalidTopic, PenstockError
+from penstock.model.errors import InvalidSetting, InvalidTopic, PenstockError
+from penstock.model.fields import check_bounds, key_of, written_as
 from penstock.model.printable import printable, printable_lines
 from penstock.storage import DataDirectory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from penstock.model.fields import Settings
     from penstock.storage import Partition
 
     _Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
@@ -39,6 +41,47 @@ data_dir_option = click.option(
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON and nothing else.")
 
 
+def setting_option(
+    of: type[Settings], name: str, *, flag: str | None = None, preset: bool = True
+) -> _Decorator:
+    """An option for a field of settings, which says its default, its bounds and its meaning.
+
+    Without `preset` it is None where it is not given: a file may say it.
+    """
+    (each,) = (one for one in fields(of) if one.name == name)
+    written = written_as(of, name)
+    flag = flag or f"--{key_of(each).replace('_', '-')}"
+
+    def read(_: click.Context, __: click.Parameter, text: str | None) -> Any:
+        try:
+            value = None if text is None else written.read(text)
+            check_bounds(each, value)
+        except InvalidSetting as error:
+            raise click.BadParameter(error.told(lambda _: "it")) from None
+        return value
+
+    shown = None if each.default is None else str(written.show(each.default))
+    meaning = each.metadata["description"].partition(". ")[0].removesuffix(".") + "."
+    return click.option(
+        *(flag, name),
+        metavar=written.metavar,
+        default=shown if preset else None,
+        show_default=preset,
+        callback=read,
+        help=meaning if preset else f"{meaning}  [default: {shown}]",
+    )
+
+
+def settings_options(of: type[Settings], *names: str, **flags: str) -> _Decorator:
+    """Options for some fields of settings, which the command gets as `settings`.
+
+    `flags` are further fields whose option is not called as a file calls them.
+    """
+    options = [setting_option(of, name) for name in names]
+    options += [setting_option(of, name, flag=flag) for name, flag in flags.items()]
+    return grouped("settings", of, *options)
+
+
 def grouped(name: str, make: Callable[..., Any], *options: Callable[[Any], Any]) -> _Decorator:
     """Options that a command gets together, as the one value that `make` makes of them."""
     keys = tuple(inspect.signature(make).parameters)
@@ -46,7 +89,7 @@ def grouped(name: str, make: Callable[..., Any], *options: Callable[[Any], Any])
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(command)
         def called(**given: Any) -> Any:
-            value = make(**{key: given.pop(key) for key in keys})
+            value = make(**{key: given.pop(key) for key in keys if key in given})
             return command(**given, **{name: value})
 
         return functools.reduce(lambda inner, option: option(inner), reversed(options), called)

@@ -9,14 +9,15 @@ from urllib.parse import unquote, urlsplit
 
 import click
 
-from penstock.cli.common import grouped
+from penstock.archive.settings import DEFAULT_ROOT
+from penstock.cli.common import grouped, settings_options
 from penstock.model.errors import InvalidArgument, PenstockError
+from penstock.queue.settings import QueueSettings
 from penstock.storage import DataDirectory
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from penstock.queue.settings import QueueSettings
     from penstock.storage.metadata import Metadata
     from penstock.storage.objects import ObjectStore
 
@@ -35,7 +36,7 @@ class ArchivePlace(NamedTuple):
 
 
 root_option = click.option(
-    "--root", default="penstock", show_default=True, help="The first part of the archive's keys."
+    "--root", default=DEFAULT_ROOT, show_default=True, help="What the archive's keys begin with."
 )
 
 
@@ -67,28 +68,7 @@ def archive_options(*, required: bool = False) -> Callable[[Any], Any]:
     return grouped("archive", ArchivePlace, objects, metadata, root_option)
 
 
-def _queue_settings(manifest_path: str, data_path_prefix: str) -> QueueSettings:
-    from penstock.queue.settings import QueueSettings
-
-    return QueueSettings(manifest_path=manifest_path, data_path_prefix=data_path_prefix)
-
-
-queue_options = grouped(
-    "settings",
-    _queue_settings,
-    click.option(
-        "--manifest-path",
-        default="ingest/manifest",
-        show_default=True,
-        help="The key of the manifest, below the URL.",
-    ),
-    click.option(
-        "--data-path-prefix",
-        default="ingest",
-        show_default=True,
-        help="What the keys of the batches begin with, below the URL.",
-    ),
-)
+queue_options = settings_options(QueueSettings, "manifest_path", "data_path_prefix")
 """Where the objects of a queue are, as `settings`."""
 
 

@@ -16,7 +16,7 @@ import click
 from penstock.cli.common import data_dir_option, json_option, say
 from penstock.cli.comparing import Comparing
 from penstock.cli.feeds import archive_feed, directory_feeds, installed, queue_feed
-from penstock.cli.object_stores import queue_options
+from penstock.cli.object_stores import queue_options, root_option
 from penstock.cli.serve import config_option, read_config
 from penstock.model.errors import InvalidSetting, PenstockError
 from penstock.pipeline.flush.ending import Ending
@@ -126,9 +126,7 @@ def run(
     help="Its descriptors: etcd://host:2379/prefix or file:///path.  "
     "[default: archive.metadata, else metadata.db in the data directory]",
 )
-@click.option(
-    "--root", default="penstock", show_default=True, help="What the archive's keys begin with."
-)
+@root_option
 @click.option("--queue", metavar="URL", help="What waits in a queue, which goes on waiting.")
 @queue_options
 @master_option

@@ -15,10 +15,12 @@ from penstock.cli.common import (
     json_option,
     print_json,
     say,
+    settings_options,
 )
 from penstock.cli.pipeline import master_option, pipeline, remote_option, spark
 from penstock.cli.serve import config_option, read_config
-from penstock.model.errors import InvalidSetting, PenstockError
+from penstock.model.errors import PenstockError
+from penstock.pipeline.jobs.settings import CompactSettings, ExpireSettings, RollupSettings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -32,26 +34,6 @@ if TYPE_CHECKING:
 
 DATA: Final = ("spans", "logs", "metrics")
 ROLLUPS: Final = ("service_red_1m", "service_edges_1h", "traces")
-
-
-def parse_age(_: click.Context, __: click.Parameter, text: str | None) -> float | None:
-    """Seconds, from `30d` or `12h`."""
-    from penstock.model.units import parse_duration
-
-    try:
-        return None if text is None else parse_duration(text)
-    except InvalidSetting as error:
-        raise click.BadParameter(str(error)) from None
-
-
-def parse_bytes(_: click.Context, __: click.Parameter, text: str) -> int:
-    """Bytes, from `128MB`."""
-    from penstock.model.units import parse_size
-
-    try:
-        return parse_size(text)
-    except InvalidSetting as error:
-        raise click.BadParameter(str(error)) from None
 
 
 def table_option(*names: str) -> Callable[[Any], Any]:
@@ -78,16 +60,7 @@ day_option = click.option(
 @config_option
 @table_option(*DATA)
 @day_option
-@click.option(
-    "--target-size", default="128MB", show_default=True, callback=parse_bytes, help="Of files."
-)
-@click.option(
-    "--min-files",
-    type=click.IntRange(min=2),
-    default=8,
-    show_default=True,
-    help="Days with fewer files below half the size wait.",
-)
+@settings_options(CompactSettings, "target_bytes", "min_files")
 @master_option
 @remote_option
 @json_option
@@ -96,8 +69,7 @@ def compact(
     file: Path | None,
     tables: tuple[str, ...],
     days: tuple[datetime, ...],
-    target_size: int,
-    min_files: int,
+    settings: CompactSettings,
     master: str,
     remote: str | None,
     as_json: bool,
@@ -110,9 +82,7 @@ def compact(
     Example: penstock pipeline compact --data-dir data
     """
     from penstock.pipeline.jobs import compact as job
-    from penstock.pipeline.jobs.settings import CompactSettings
 
-    settings = CompactSettings(target_bytes=target_size, min_files=min_files)
     with _lake(file, data_dir) as lake:
         due = list(job.due_days(lake, settings, tables=tables or DATA, days=_dates(days)))
         said = _Said("days", _compacted, as_json)
@@ -127,13 +97,7 @@ def compact(
 @config_option
 @table_option(*ROLLUPS)
 @day_option
-@click.option(
-    "--trace-max",
-    default="1h",
-    show_default=True,
-    callback=parse_age,
-    help="The longest trace that is found whole across midnight.",
-)
+@settings_options(RollupSettings, "trace_max_s")
 @master_option
 @remote_option
 @json_option
@@ -142,7 +106,7 @@ def rollup(
     file: Path | None,
     tables: tuple[str, ...],
     days: tuple[datetime, ...],
-    trace_max: float,
+    settings: RollupSettings,
     master: str,
     remote: str | None,
     as_json: bool,
@@ -155,9 +119,7 @@ def rollup(
     Example: penstock pipeline rollup --data-dir data
     """
     from penstock.pipeline.jobs import rollup as job
-    from penstock.pipeline.jobs.settings import RollupSettings
 
-    settings = RollupSettings(trace_max_s=trace_max)
     with _lake(file, data_dir) as lake:
         work = job.due_work(lake, settings, tables=tables or ROLLUPS, days=_dates(days))
         said = _Said("days", _rolled_up, as_json)
@@ -171,33 +133,14 @@ def rollup(
 @data_dir_option
 @config_option
 @table_option(*DATA, *ROLLUPS)
-@click.option(
-    "--older-than", callback=parse_age, metavar="AGE", help="Rows of whole days, like 30d."
-)
-@click.option(
-    "--rollups-older-than", callback=parse_age, metavar="AGE", help="Rows of rollups, like 400d."
-)
-@click.option(
-    "--snapshots-older-than", default="1d", show_default=True, callback=parse_age, metavar="AGE"
-)
-@click.option(
-    "--orphan-grace",
-    default="1h",
-    show_default=True,
-    callback=parse_age,
-    metavar="AGE",
-    help="Files that nothing refers to stay for so long; longer than any query takes.",
-)
+@settings_options(ExpireSettings, "rows_s", "rollups_s", "snapshots_s", "orphan_grace_s")
 @click.option("--dry-run", is_flag=True, help="Say what would go, and let nothing go.")
 @json_option
 def expire(
     data_dir: Path,
     file: Path | None,
     tables: tuple[str, ...],
-    older_than: float | None,
-    rollups_older_than: float | None,
-    snapshots_older_than: float,
-    orphan_grace: float,
+    settings: ExpireSettings,
     dry_run: bool,
     as_json: bool,
 ) -> None:
@@ -209,14 +152,7 @@ def expire(
     Example: penstock pipeline expire --older-than 30d --data-dir data
     """
     from penstock.pipeline.jobs import expire as job
-    from penstock.pipeline.jobs.settings import ExpireSettings
 
-    settings = ExpireSettings(
-        rows_s=older_than,
-        rollups_s=rollups_older_than,
-        snapshots_s=snapshots_older_than,
-        orphan_grace_s=orphan_grace,
-    )
     with _lake(file, data_dir) as lake:
         said = _Said("tables", _would_expire if dry_run else _expired, as_json)
         said.all(job.expire(lake, settings, tables=tables or (*DATA, *ROLLUPS), dry_run=dry_run))

@@ -10,9 +10,17 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from penstock.cli.common import human_bytes, json_option, print_json, print_table, say
+from penstock.cli.common import (
+    human_bytes,
+    json_option,
+    print_json,
+    print_table,
+    say,
+    settings_options,
+)
 from penstock.cli.object_stores import open_store, queue_options
 from penstock.model.errors import BatchUnreadable, FormatError
+from penstock.queue.settings import GarbageSettings
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -203,22 +211,12 @@ def _origin(item: Metadata) -> dict[str, str]:
 
 @queue.command()
 @url_argument
-@queue_options
-@click.option(
-    "--grace",
-    "grace_s",
-    metavar="SECONDS",
-    type=click.FloatRange(min=0),
-    default=600.0,
-    show_default=True,
-    help="Leave alone what is younger.",
-)
+@settings_options(GarbageSettings, "manifest_path", "data_path_prefix", gc_grace_period_s="--grace")
 @click.option("--dry-run", is_flag=True, help="Only say what would be deleted.")
 @json_option
 def gc(
     url: str,
-    settings: QueueSettings,
-    grace_s: float,
+    settings: GarbageSettings,
     dry_run: bool,
     as_json: bool,
 ) -> None:
@@ -229,15 +227,10 @@ def gc(
 
     Example: penstock queue gc s3://telemetry/buffer --dry-run
     """
-    from penstock.queue import GarbageCollector, GarbageSettings
+    from penstock.queue import GarbageCollector
 
-    wanted = GarbageSettings(
-        manifest_path=settings.manifest_path,
-        data_path_prefix=settings.data_path_prefix,
-        gc_grace_period_s=grace_s,
-    )
     found = _with_store(
-        url, lambda objects: GarbageCollector(objects, wanted).collect(dry_run=dry_run)
+        url, lambda objects: GarbageCollector(objects, settings).collect(dry_run=dry_run)
     )
     if as_json:
         print_json({**asdict(found), "dry_run": dry_run})

@@ -5,18 +5,15 @@ from __future__ import annotations
 import asyncio
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from penstock.cli.common import print_json, say
+from penstock.cli.common import print_json, say, setting_option
 from penstock.model.errors import PenstockError
+from penstock.server.configuration.config import Config, Listen
 from penstock.storage import access
 from penstock.storage.scratch import sweep
-
-if TYPE_CHECKING:
-    from penstock.server.configuration.config import Config
-
 
 config_option = click.option(
     "--config", "file", type=click.Path(path_type=Path, dir_okay=False), help="YAML."
@@ -26,12 +23,12 @@ config_option = click.option(
 @click.command()
 @config_option
 @click.option("--data-dir", type=click.Path(path_type=Path, file_okay=False), help="The data.")
-@click.option("--host", help="The address to listen on.  [default: 127.0.0.1]")
-@click.option("--grpc-port", type=click.IntRange(0, 65535), help="OTLP/gRPC.  [default: 4317]")
-@click.option("--http-port", type=click.IntRange(0, 65535), help="OTLP/HTTP.  [default: 4318]")
-@click.option("--flight-port", type=click.IntRange(0, 65535), help="Flight.  [default: 4319]")
-@click.option("--web-port", type=click.IntRange(0, 65535), help="Health, API.  [default: 4320]")
-@click.option("--workers", type=click.IntRange(1, 256), help="Processes.  [default: 1]")
+@setting_option(Listen, "host", preset=False)
+@setting_option(Listen, "grpc_port", preset=False)
+@setting_option(Listen, "http_port", preset=False)
+@setting_option(Listen, "flight_port", preset=False)
+@setting_option(Listen, "web_port", preset=False)
+@setting_option(Config, "workers", preset=False)
 @click.option(
     "--buffer", metavar="URL", help="Keep nothing here: into a queue at s3://bucket/prefix."
 )

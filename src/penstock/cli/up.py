@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from penstock.cli.common import data_dir_option, say
+from penstock.cli.common import data_dir_option, say, setting_option
 from penstock.cli.pipeline import master_option
 from penstock.cli.serve import config_option
+from penstock.server.configuration.config import Config
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,7 +28,7 @@ _LONGEST_PAUSE_S: Final = 60.0
 @data_dir_option
 @config_option
 @master_option
-@click.option("--workers", type=click.IntRange(1, 256), help="Receiving processes.")
+@setting_option(Config, "workers", preset=False)
 def up(data_dir: Path, file: Path | None, master: str, workers: int | None) -> None:
     """Run the server and the pipeline on one data directory.
 

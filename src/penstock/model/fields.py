@@ -12,7 +12,7 @@ import enum
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import Field, dataclass, field, fields
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, TypeAlias, TypeVar
+from typing import Annotated, Any, ClassVar, TypeAlias, TypeVar, get_args, get_type_hints
 
 from penstock.model.errors import InvalidSetting
 from penstock.model.units import parse_duration, parse_size, show_duration, show_size
@@ -60,8 +60,8 @@ class Settings:
             if isinstance(each.default, enum.Enum):  # its value is as good as itself
                 choice = _choice(each.name, type(each.default), value)
                 object.__setattr__(self, each.name, choice)
-            elif value is not None:
-                _check_bounds(each, value)
+            else:
+                check_bounds(each, value)
         self.check()
 
     def check(self) -> None:
@@ -86,7 +86,10 @@ def _choice(name: str, kind: type[enum.Enum], value: object) -> enum.Enum:
         raise InvalidSetting(f"{{}} is {', '.join(others)} or {last}", name) from None
 
 
-def _check_bounds(each: Field[Any], value: Any) -> None:
+def check_bounds(each: Field[Any], value: Any) -> None:
+    """InvalidSetting where a value is not within them; None is."""
+    if value is None:
+        return
     bounds = each.metadata.get("json_schema_extra", {})
     over, least, most = map(bounds.get, ("exclusiveMinimum", "minimum", "maximum"))
     if over is not None and not value > over:  # so that NaN is refused too
@@ -117,6 +120,8 @@ class Written:
     show: Callable[[Any], object]
     schema: Mapping[str, object]
     """For editors: JSON Schema of what may be written."""
+    metavar: str = "TEXT"
+    """What stands for it in the help of a command."""
 
     def __get_pydantic_core_schema__(self, _: object, __: object) -> object:
         """For pydantic: read and shown by these functions alone."""
@@ -140,6 +145,20 @@ class _OrNone:
         return core_schema.no_info_before_validator_function(
             lambda value: None if value in ("", "none") else value, handler(source)
         )
+
+
+def written_as(settings: type[Settings], name: str) -> Written:
+    """How a field of the class is written."""
+    found = _written_in(get_type_hints(settings, include_extras=True)[name])
+    assert found is not None, f"{name} has no type that says how it is written"
+    return found
+
+
+def _written_in(hint: Any) -> Written | None:
+    if isinstance(hint, Written):
+        return hint
+    inner = map(_written_in, get_args(hint))
+    return next((found for found in inner if found is not None), None)
 
 
 def _same(value: Any) -> Any:
@@ -231,22 +250,25 @@ _INTEGER: dict[str, object] = {"type": ["integer", "string"]}
 _LIST: dict[str, object] = {"type": ["array", "string"], "items": {"type": ["string", "number"]}}
 
 OrNone: TypeAlias = Annotated[_T | None, _OrNone()]
-Size: TypeAlias = Annotated[int, Written(parse_size, show_size, {**_AMOUNT, "examples": ["32MB"]})]
+Size: TypeAlias = Annotated[
+    int, Written(parse_size, show_size, {**_AMOUNT, "examples": ["32MB"]}, "SIZE")
+]
 """Bytes, written like `32MB` or `4GiB`."""
 Megabytes: TypeAlias = Annotated[
     int, Written(_bare("MB", parse_size), show_size, {**_AMOUNT, "examples": [25, "25MB"]})
 ]
 """Bytes too; a bare number that is read counts millions of them."""
 Duration: TypeAlias = Annotated[
-    float, Written(parse_duration, show_duration, {**_AMOUNT, "examples": ["25ms", "1h30m"]})
+    float,
+    Written(parse_duration, show_duration, {**_AMOUNT, "examples": ["25ms", "1h30m"]}, "DURATION"),
 ]
 """Seconds, written like `25ms` or `1h30m`."""
 Hours: TypeAlias = Annotated[
     float, Written(_bare("h", parse_duration), show_duration, {**_AMOUNT, "examples": [72, "3d"]})
 ]
 """Seconds too; a bare number that is read counts hours."""
-Count: TypeAlias = Annotated[int, Written(_count, _same, _INTEGER)]
-Port: TypeAlias = Annotated[int, Written(_port, _same, {**_INTEGER, "maximum": 65535})]
+Count: TypeAlias = Annotated[int, Written(_count, _same, _INTEGER, "NUMBER")]
+Port: TypeAlias = Annotated[int, Written(_port, _same, {**_INTEGER, "maximum": 65535}, "PORT")]
 Flag: TypeAlias = Annotated[bool, Written(_flag, _same, {"type": ["boolean", "string"]})]
 Text: TypeAlias = Annotated[str, Written(_text, _same, {"type": ["string", "number"]})]
 Texts: TypeAlias = Annotated[tuple[str, ...], Written(_texts, list, _LIST)]

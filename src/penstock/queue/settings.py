@@ -20,8 +20,8 @@ class QueueSettings(Settings):
 
     data_path_prefix: Text = setting(
         DATA_PATH_PREFIX,
-        "Batches are stored below it. No other queue may use it: the garbage collector removes "
-        "every batch there that this queue does not need.",
+        "What the keys of batches begin with. No other queue may use it: the garbage collector "
+        "removes every batch there that this queue does not need.",
     )
     manifest_path: Text = setting(
         MANIFEST_PATH,

@@ -64,7 +64,8 @@ class ExpireSettings(Settings):
     )
     rollups_s: OrNone[Duration] = setting(
         None,
-        "The same for rollups, which are small and may stay after the rows they sum up.",
+        "Rows of rollups older than this go. They are small, and may stay after the rows that they "
+        "sum up.",
         key="rollups_older_than",
         least=0,
     )
