@@ -30,12 +30,10 @@ class Cache:
 
     @property
     def size(self) -> int:
-        """The bytes it holds."""
         return self._size
 
     @property
     def first_offset(self) -> int | None:
-        """The oldest offset it holds."""
         return self._firsts[self._gone] if self._gone < len(self._firsts) else None
 
     def add(self, first_offset: int, messages: list[bytes], size: int) -> None:
@@ -64,7 +62,6 @@ class Cache:
         return Batch(offset, messages[start : start + count])
 
     def clear(self) -> None:
-        """Forgets everything."""
         self._firsts, self._commits, self._gone, self._size = [], [], 0, 0
 
 

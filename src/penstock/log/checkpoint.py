@@ -39,7 +39,6 @@ class Checkpoint:
 def encode_checkpoint(
     log_id: uuid.UUID, next_offset: int, files: Sequence[LogFile], written_at_ns: int
 ) -> bytes:
-    """The text of the file."""
     written_at = datetime.fromtimestamp(written_at_ns // 10**9, UTC)
     fields: dict[str, Any] = {
         "log_id": str(log_id),

@@ -267,12 +267,10 @@ class FileSet:
 
     @property
     def has_messages(self) -> bool:
-        """Whether the file being written holds any."""
         return self._writer is not None and self._writer.next_offset > self._writer.first_offset
 
     @property
     def unsynced_bytes(self) -> int:
-        """What was written since the last sync."""
         return self._writer.unsynced_bytes if self._writer is not None else 0
 
     @property
@@ -307,7 +305,6 @@ class FileSet:
 
     @property
     def sealed(self) -> tuple[LogFile, ...]:
-        """The finished files, oldest first."""
         return self._sealed
 
     @property
@@ -317,7 +314,6 @@ class FileSet:
 
     @property
     def start_offset(self) -> int:
-        """The oldest offset there is."""
         with self._lock:
             if self._sealed:
                 return self._sealed[0].first_offset
@@ -325,7 +321,6 @@ class FileSet:
 
     @property
     def size(self) -> int:
-        """Bytes on disk, without zeros written ahead."""
         with self._lock:
             written = self._writer.end if self._writer is not None else 0
             return written + sum(file.size for file in self._sealed)

@@ -60,7 +60,6 @@ class FolderReader:
                 return None
 
     def close(self) -> None:
-        """Gives back the file it has open."""
         if self._file is not None:
             self._file[0].close()
         self._file, self._walk = None, None

@@ -16,7 +16,7 @@ import threading
 import weakref
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from penstock.log.commit import ALREADY, Append, Commit, new_append
+from penstock.log.commit import ALREADY, Append, Commit, new_tuple
 from penstock.log.format import FRAME_BYTES
 from penstock.log.pool import Timers
 from penstock.metrics import names
@@ -145,7 +145,7 @@ class GroupCommit:
                     messages.append(message)
                     if self._turn < QUEUED:
                         self._ask_for_turn()
-                    return new_append((offset, batch.commit if self._late else ALREADY))
+                    return new_tuple(Append, (offset, batch.commit if self._late else ALREADY))
         return self._append([message], block, self._ask_for_turn)
 
     def append_many(self, messages: Sequence[Buffer], block: bool = True) -> Append:

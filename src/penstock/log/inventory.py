@@ -40,7 +40,6 @@ class Lost:
 
     @property
     def messages(self) -> int:
-        """How many."""
         return self.end_offset - self.first_offset
 
     def __str__(self) -> str:

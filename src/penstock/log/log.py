@@ -309,7 +309,7 @@ class Log:
         """The finished files, oldest first."""
         return self._fileset.sealed if self._fileset is not None else ()
 
-    # --- what readers ask for (reader.Source) --------------------------------------------------
+    # --- what readers ask for ------------------------------------------------------------------
 
     def cached(self, offset: int) -> Batch | None:
         """Messages from memory, if it still has them."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import bisect
 import logging
 import time
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from penstock.log import format as fmt
 from penstock.log.cache import Batch
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Sequence
     from pathlib import Path
 
-    from penstock.log.commit import Commit
+    from penstock.log.log import Log
     from penstock.log.scan import End
     from penstock.storage.files import File, Files
 
@@ -42,36 +42,6 @@ class Location(NamedTuple):
     """(offset, position) pairs of a file that has no seal yet; None: read the seal."""
 
 
-class Source(Protocol):
-    """What a reader needs of a log."""
-
-    @property
-    def start_offset(self) -> int:
-        """The oldest offset there is."""
-        ...
-
-    @property
-    def end_offset(self) -> int:
-        """One past the newest offset that readers may see."""
-        ...
-
-    def cached(self, offset: int) -> Batch | None:
-        """Messages from memory, if it still has them."""
-        ...
-
-    def locate(self, offset: int) -> Location | None:
-        """The first file with anything at or behind the offset; None where nothing follows."""
-        ...
-
-    def next_commit(self, offset: int) -> Commit | None:
-        """What to wait for when `offset` is not there yet; None when it is, or never will be."""
-        ...
-
-    def check_readable(self) -> None:
-        """Raises why a log without new messages will never have any."""
-        ...
-
-
 class Reader:
     """A position in a log, and the way on from there. Not for two threads at once.
 
@@ -80,18 +50,18 @@ class Reader:
     readers may run, each at its own pace; none holds up the writer.
     """
 
-    def __init__(self, source: Source, files: Files, offset: int, *, follow: bool) -> None:
+    def __init__(self, log: Log, files: Files, offset: int, *, follow: bool) -> None:
         self.position = offset
         self.lost: list[Lost] = []
-        self._source = source
+        self._log = log
         self._files = files
         self._follow = follow
         self._file: _OpenFile | None = None
 
     def read_batch(self) -> Batch | None:
         """The next messages that are there now (about 1 MiB), or None at the end. Never waits."""
-        while self.position < self._source.end_offset:
-            batch = self._source.cached(self.position)
+        while self.position < self._log.end_offset:
+            batch = self._log.cached(self.position)
             if batch is not None:
                 self._close_file()
             else:
@@ -105,7 +75,7 @@ class Reader:
         """The next messages, waiting for them; None after the timeout or when the log closed."""
         until = None if timeout is None else time.monotonic() + timeout
         while (batch := self.read_batch()) is None and not self._is_over():
-            commit = self._source.next_commit(self.position)
+            commit = self._log.next_commit(self.position)
             left = None if until is None else until - time.monotonic()
             if commit is not None and not commit.settle(left):
                 return None
@@ -114,7 +84,7 @@ class Reader:
     async def next_batch_async(self) -> Batch | None:
         """The next messages, awaiting them; None when the log closed. Safe to cancel."""
         while (batch := self.read_batch()) is None and not self._is_over():
-            commit = self._source.next_commit(self.position)
+            commit = self._log.next_commit(self.position)
             if commit is not None:
                 await commit.settle_async()
         return batch
@@ -139,11 +109,11 @@ class Reader:
 
     def _is_over(self) -> bool:
         """Whether nothing will ever come; raises why, unless the log was simply closed."""
-        if self._source.next_commit(self.position) is not None:
+        if self._log.next_commit(self.position) is not None:
             return False
-        if self.position < self._source.end_offset:
+        if self.position < self._log.end_offset:
             return False
-        self._source.check_readable()
+        self._log.check_readable()
         return True
 
     def _from_file(self) -> Batch | None:
@@ -164,9 +134,9 @@ class Reader:
 
     def _open_file(self) -> _OpenFile | None:
         """The file with the position in it; None where the position moved over a lost file."""
-        location = self._source.locate(self.position)
+        location = self._log.locate(self.position)
         # In this order: what retention removed before the look is gone, and not lost.
-        earliest, end = self._source.start_offset, self._source.end_offset
+        earliest, end = self._log.start_offset, self._log.end_offset
         if self.position < earliest:
             text = f"offset {self.position} is gone: the log begins at {earliest}"
             raise OffsetUnavailable(text, earliest=earliest, end=end)
@@ -177,7 +147,7 @@ class Reader:
         try:
             return _OpenFile(self._files, location, self.position)
         except FileNotFoundError:
-            if self.position >= self._source.start_offset:  # not retention, but somebody's hand
+            if self.position >= self._log.start_offset:  # not retention, but somebody's hand
                 self._pass_over(location.end_offset, location.path.name, 0, "the file is missing")
             return None
 

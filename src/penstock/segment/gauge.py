@@ -45,7 +45,6 @@ class DictionaryGauge:
         self._upper_bound += len(dictionary)
 
     def is_at_limit(self) -> bool:
-        """Whether there is no room for another value."""
         if self._is_plain or self._upper_bound < self._limit:
             return False
         self._count()
@@ -82,7 +81,6 @@ class StreamGauge:
         return all(gauge.fits(dictionary) for gauge, dictionary in self._each(batch))
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Counts the batch's dictionaries."""
         for gauge, dictionary in self._each(batch):
             gauge.add(dictionary)
 

@@ -149,7 +149,6 @@ class OpenSegment:
 
     @property
     def bundles(self) -> int:
-        """How many bundles."""
         return len(self._stored)
 
     @property
@@ -164,7 +163,6 @@ class OpenSegment:
 
     @property
     def opened_at_ns(self) -> int | None:
-        """When the first bundle was ingested."""
         return self._stored[0].ingested_at_ns if self._stored else None
 
     @property

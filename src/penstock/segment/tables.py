@@ -65,7 +65,6 @@ class StreamEntry:
 
     @property
     def parts(self) -> int:
-        """How many parts it has."""
         return self.chunks + 2
 
 
@@ -198,7 +197,6 @@ class Footer:
             raise Damaged("the segment's footer is shorter than its tables")
 
     def streams(self) -> list[StreamEntry]:
-        """The stream directory."""
         return [self._stream(number) for number in range(self._trailer.streams)]
 
     def _stream(self, number: int) -> StreamEntry:

@@ -60,7 +60,6 @@ class Plain:
     type: pa.DataType
 
     def apply(self, array: pa.DictionaryArray, _batch: int) -> pa.Array:
-        """The column's values."""
         return decode(array.dictionary, array.indices)
 
 
@@ -173,7 +172,6 @@ class Unification:
         self.schema = pa.schema(fields, schema.metadata)
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
-        """The batches in their order."""
         return (self._rewrite(batch, number) for number, batch in enumerate(self._batches))
 
     def _rewrite(self, batch: pa.RecordBatch, number: int) -> pa.RecordBatch:

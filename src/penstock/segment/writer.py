@@ -129,7 +129,6 @@ def _put_end(
     written: list[_Written],
     slots: SlotTable,
 ) -> SegmentInfo:
-    """Footer and trailer."""
     schemas = _representatives(written)
     manifest = open_segment.manifest
     parts = [part for stream in written for part in stream.parts]

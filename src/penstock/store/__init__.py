@@ -1,4 +1,13 @@
-"""Bundles in, segments on disk, delivered to many subscribers and deleted when all have them."""
+"""Bundles in, segments on disk, delivered to many subscribers and deleted when all have them.
+
+In come bundles, or what clients sent; out come bundles, to each subscriber at least once. `store`
+is the door, and its parts have one idea each. `holdings`: what is on disk, opened together (the
+log, the `ack_log` with its journal, the folder of segments). `filling`: from the log into segments,
+through `decoding`. `hub` and `subscribers`: who gets which bundle, and answers. `registration`: who
+subscribes. `maintenance`: what goes, and when appends wait, within a `budget`. What they know is
+`state`, changed by the events of `format`; `recovery` rebuilds it. From outside look `verify`,
+`repair`, `holes`, and `outside` for whoever reads the files without asking.
+"""
 
 from __future__ import annotations
 

@@ -88,7 +88,6 @@ class AckLog:
         return self._commits.append_many([encode_event(event) for event in events]).durable
 
     def flush(self) -> None:
-        """Returns when every event so far is synced."""
         self._commits.flush().wait()
 
     @property
@@ -98,12 +97,10 @@ class AckLog:
 
     @property
     def size(self) -> int:
-        """Bytes of the file, without zeros written ahead."""
         return self._writer.end if self._writer is not None else 0
 
     @property
     def depth(self) -> int:
-        """Events that a restart would replay."""
         writer = self._writer
         return writer.next_offset - writer.first_offset if writer is not None else 0
 
@@ -219,7 +216,6 @@ class Journal:
             return self._compaction
 
     def flush(self) -> None:
-        """Returns when every event so far is synced."""
         self._acks.flush()
 
     def on_poisoned(self, tell: Callable[[LogPoisoned], None]) -> None:
@@ -236,12 +232,10 @@ class Journal:
 
     @property
     def depth(self) -> int:
-        """Events that a restart would replay."""
         return self._acks.depth
 
     @property
     def size(self) -> int:
-        """Bytes of ack.log."""
         return self._acks.size
 
 

@@ -229,7 +229,6 @@ def begin_ledger(path: Path, used: Mapping[str, int]) -> None:
 
 
 def line_key(key: str) -> bytes:
-    """What stands in a store's line."""
     return hashlib.blake2b(key.encode(), digest_size=16).digest()
 
 

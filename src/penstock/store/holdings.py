@@ -49,7 +49,6 @@ class SegmentFolder:
         self._open: OrderedDict[int, SegmentReader] = OrderedDict()
 
     def path(self, segment_seq: int) -> Path:
-        """Where a segment is."""
         return self.folder / segment_name(segment_seq)
 
     def reader(self, info: SegmentInfo) -> SegmentReader:
@@ -70,7 +69,6 @@ class SegmentFolder:
         return reader
 
     def bundle(self, info: SegmentInfo, index: int) -> StoredBundle:
-        """One bundle, mapped."""
         return self.reader(info).bundle(index)
 
     def remove(self, segment_seq: int) -> None:
@@ -86,7 +84,6 @@ class SegmentFolder:
             self.files.link(path, path.with_name(path.name + ".damaged"))
 
     def sync(self) -> None:
-        """Makes removals durable."""
         self.files.sync_folder(self.folder)
 
     def forget(self, segment_seq: int | None = None) -> None:

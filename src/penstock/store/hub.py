@@ -69,7 +69,6 @@ class Feed:
             heapq.heappush(self.retries, (0.0, place))
 
     def wake(self) -> None:
-        """Lets everyone who waits look again."""
         changed, self.changed = self.changed, Commit()
         changed.resolve()
 
@@ -129,7 +128,6 @@ class Hub:
                 self._feeds[number] = feed
 
     def in_flight(self, number: int) -> int:
-        """How many bundles a subscriber holds."""
         feed = self._feeds.get(number)
         return len(feed.claims) if feed is not None else 0
 
@@ -142,7 +140,6 @@ class Hub:
                 feed.wake()
 
     def pause(self, feed: Feed) -> None:
-        """Takes back what is handed out."""
         with self._journal.lock:
             feed.take_back(lambda _: True, self.clock.monotonic())
             feed.wake()
@@ -260,7 +257,6 @@ class Hub:
     def answer(
         self, feed: Feed, place: Place, claim: Claim, outcome: Outcome, retry_s: float | None
     ) -> Commit:
-        """Notes what became of a bundle."""
         with self._journal.lock:
             self._check()
             if feed.gone:
@@ -299,7 +295,6 @@ class Hub:
         self._env.upkeep.submit(functools.partial(self.release, feed, place, claim))
 
     def release_holder(self, feed: Feed, holder: object) -> None:
-        """Takes back all that one holder has."""
         with self._journal.lock:
             feed.take_back(lambda claim: claim.holder is holder, self.clock.monotonic())
             feed.wake()

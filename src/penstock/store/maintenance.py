@@ -192,7 +192,6 @@ class Maintenance:
 
     @property
     def is_at_rest(self) -> bool:
-        """Whether nothing waits to be removed."""
         return not self._doomed
 
     # --- admission -----------------------------------------------------------------------------
@@ -230,7 +229,6 @@ class Maintenance:
 
     @property
     def limit_bytes(self) -> float:
-        """What it may use at present."""
         return self._limit
 
     def has_room(self, size: int) -> bool:

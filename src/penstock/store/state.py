@@ -56,11 +56,9 @@ class SubscriberState:
     """Bundles by what became of them, since the subscriber was registered."""
 
     def has(self, segment_seq: int, bundle: int) -> bool:
-        """Whether the bundle is settled."""
         return segment_seq < self.floor or bool(self.settled.get(segment_seq, 0) >> bundle & 1)
 
     def has_all(self, info: SegmentInfo) -> bool:
-        """Whether every bundle of the segment is settled."""
         seq = info.segment_seq
         return seq < self.floor or self.settled.get(seq, 0) == all_of(info)
 
@@ -136,7 +134,6 @@ class StoreState:
     # --- asking --------------------------------------------------------------------------------
 
     def named(self, name: str) -> SubscriberState | None:
-        """The subscriber of that name."""
         return next((each for each in self.subscribers.values() if each.name == name), None)
 
     def is_complete(self, info: SegmentInfo) -> bool:

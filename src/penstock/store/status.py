@@ -73,7 +73,6 @@ class StoreStatus:
     subscribers: list[SubscriberStatus]
 
     def gauges(self) -> list[tuple[str, tuple[str, ...], float]]:
-        """The same for Prometheus."""
         found: list[tuple[str, tuple[str, ...], float]] = [
             (names.STORE_BYTES, (), self.used_bytes),
             (names.STORE_BUDGET_RATIO, (), self.used_bytes / max(self.limit_bytes, 1)),
