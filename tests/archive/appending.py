@@ -7,34 +7,26 @@ import sys
 from pathlib import Path
 
 from penstock.archive.settings import ArchiveSettings
-from penstock.archive.topics import Topics
-from penstock.model.settings import LogSettings
-from penstock.storage import DataDirectory
 from penstock.storage.metadata import open_metadata
 from penstock.storage.objects import open_objects
-from tests.archive.worlds import TOPIC, message
+from tests.archive.worlds import SMALL_FILES, Owner, archiver_of, message
 
 
 async def append_for_ever(folder: Path) -> None:
     """Prints each offset when it is acknowledged."""
-    topics = Topics(
-        DataDirectory(folder / "data"),
+    archiver = archiver_of(
+        folder / "data",
         open_objects(f"file://{folder}/objects"),
         open_metadata(f"file://{folder}/metadata.db"),
-        owner="appender",
-        log_settings=LogSettings(rotate_bytes=64 * 1024, retention_bytes=0),
-        archive_settings=ArchiveSettings(upload_bytes=20_000, poll_s=0.001, upkeep_interval_s=0.05),
-        progress_interval_s=0.01,
+        settings=ArchiveSettings(upload_bytes=20_000, poll_s=0.001, upkeep_interval_s=0.05),
     )
-    topic = await topics.open(TOPIC)
-    await topic.subscribe("lake")
+    owner = await Owner.open(archiver, folder / "data", log_settings=SMALL_FILES)
     while True:
-        first = topic.log.end_offset
-        appends = [topic.log.append(message(offset)) for offset in range(first, first + 50)]
+        first = owner.log.end_offset
+        appends = [owner.log.append(message(offset)) for offset in range(first, first + 50)]
         await appends[-1].durable
-        topic.check()
-        topic.progress.note("lake", first)
-        sys.stdout.write(f"{first + 49} {topic.uploader.archived_offset}\n")
+        owner.archiving.check()
+        sys.stdout.write(f"{first + 49} {owner.archiving.uploader.archived_offset}\n")
         sys.stdout.flush()
 
 

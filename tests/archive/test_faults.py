@@ -110,7 +110,9 @@ class ArchiveMachine(RuleBasedStateMachine):
     def restart(self, faults: list[Fault | None], compression: bool) -> None:
         """A new uploader in a new epoch; the former one may wake up later."""
         self._plan.faults.extend(faults)
-        made = self._run(self._it.uploader(ArchiveSettings(64 * 1024, compression=compression)))
+        made = self._run(
+            self._it.uploader(ArchiveSettings(upload_bytes=64 * 1024, compression=compression))
+        )
         if made is not None:
             self._former, self._uploader = self._uploader, made
 

@@ -28,7 +28,7 @@ async def test_the_log_of_a_store_waits_for_the_archive(tmp_path: Path) -> None:
         store.flush()
         store.log.enforce_retention()
         assert store.log.start_offset == 0
-        archiving = await archiver.attach(partition, store, await archiver.claim(partition))
+        archiving = await archiver.attach(partition, store.log, await archiver.claim(partition))
         await archiving.uploader.drain()
         store.log.enforce_retention()
         assert store.log.start_offset > 0

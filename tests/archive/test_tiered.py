@@ -8,34 +8,34 @@ from pathlib import Path
 import pytest
 
 from penstock.archive.settings import ArchiveSettings
-from penstock.archive.tiered import LiveLog, Local, LogFolder, TieredReader, earliest_offset
+from penstock.archive.tiered import TieredReader
 from penstock.model.errors import ArchiveUnavailable, OffsetUnavailable
 from penstock.storage.files import LocalFiles
 from tests.archive.worlds import World, messages, world
+from tests.patience import PATIENCE_S
 from tests.servers.loops import in_loop
 from tests.simulation.objects import Fault, FaultyObjects, Script
 
 _SMALL = ArchiveSettings(upload_bytes=64 * 1024)
 
 
-def _local(it: World, kind: str) -> Local:
-    if kind == "log":
-        return LiveLog(it.log)
-    return LogFolder(LocalFiles(), it.folder / "log")
+def _reader(it: World, start: int) -> TieredReader:
+    return TieredReader(it.catalog, LocalFiles(), it.folder / "log", start)
 
 
 async def _read(reader: TieredReader, count: int) -> list[tuple[int, bytes]]:
     found: list[tuple[int, bytes]] = []
-    async for offset, data in reader:
-        found.append((offset, data))
-        if len(found) == count:
-            break
+    async with asyncio.timeout(PATIENCE_S):
+        while len(found) < count:
+            if (batch := await reader.read_batch()) is None:
+                await asyncio.sleep(0.01)
+            else:
+                found += enumerate(batch.messages, batch.first_offset)
     return found
 
 
-@pytest.mark.parametrize("kind", ["log", "folder"])
 @in_loop
-async def test_one_stream_from_any_offset(tmp_path: Path, kind: str) -> None:
+async def test_one_stream_from_any_offset(tmp_path: Path) -> None:
     """Archive, then files, then what is appended while it is read: no gap, nothing twice."""
     async with world(tmp_path) as it:
         it.append(3000)
@@ -44,7 +44,7 @@ async def test_one_stream_from_any_offset(tmp_path: Path, kind: str) -> None:
         it.append(500)
         assert it.log.start_offset > 1000
         for start in (0, 1, it.log.start_offset - 1, it.log.start_offset, 3000, 3499):
-            reader = TieredReader(it.catalog, _local(it, kind), start)
+            reader = _reader(it, start)
             reading = asyncio.ensure_future(_read(reader, it.log.end_offset + 10 - start))
             await asyncio.sleep(0.01)
             it.append(10)
@@ -58,7 +58,7 @@ async def test_retention_may_overtake_a_reader(tmp_path: Path) -> None:
     """A reader whose log files go away under it goes on in the archive."""
     async with world(tmp_path) as it:
         it.append(3000)
-        reader = TieredReader(it.catalog, LiveLog(it.log), 0)
+        reader = _reader(it, 0)
         first = await reader.read_batch()
         assert first is not None
         found = list(enumerate(first.messages, first.first_offset))
@@ -78,7 +78,7 @@ async def test_an_archive_that_is_away_is_named(tmp_path: Path) -> None:
         await (await it.uploader()).drain()
         it.log.enforce_retention()
         it.objects = FaultyObjects(it.objects, Script([Fault.FAIL_BEFORE]))
-        reader = TieredReader(it.catalog, LiveLog(it.log), 7)
+        reader = _reader(it, 7)
         with pytest.raises(ArchiveUnavailable, match="offsets 7 to 2999"):
             await reader.read_batch()
         assert await _read(reader, 2993) == messages(7, 3000)
@@ -94,7 +94,7 @@ async def test_what_nobody_has_is_an_error(tmp_path: Path) -> None:
         start = it.log.start_offset
         for one in (await it.catalog.all())[1:]:
             await it.metadata.delete(it.catalog.descriptor_key(one.start_offset))
-        reader = TieredReader(it.catalog, LiveLog(it.log), 0)
+        reader = _reader(it, 0)
         with pytest.raises(OffsetUnavailable, match=f"begins at {start}"):
             await _read(reader, 3000)
 
@@ -105,21 +105,8 @@ async def test_an_archive_alone_can_be_read(tmp_path: Path) -> None:
     async with world(tmp_path) as it:
         it.append(100)
         await (await it.uploader()).drain()
-        reader = TieredReader(it.catalog, LogFolder(LocalFiles(), tmp_path / "none"), 40)
-        assert await earliest_offset(it.catalog, LogFolder(LocalFiles(), tmp_path / "none")) == 0
+        reader = TieredReader(it.catalog, LocalFiles(), tmp_path / "none", 40)
         batch = await reader.read_batch()
         assert batch is not None
         assert batch.first_offset == 40
         assert await reader.read_batch() is None
-
-
-@in_loop
-async def test_a_closed_log_ends_the_stream(tmp_path: Path) -> None:
-    """Whoever waits hears that nothing will come."""
-    async with world(tmp_path) as it:
-        it.append(3)
-        reader = TieredReader(it.catalog, LiveLog(it.log), 3)
-        waiting = asyncio.ensure_future(reader.next_batch())
-        await asyncio.sleep(0)
-        await it.log.close_async()
-        assert await waiting is None

@@ -6,16 +6,20 @@ import uuid
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
+from penstock.archive.archiving import Archiver, Archiving
 from penstock.archive.catalog import Catalog
 from penstock.archive.reader import ArchiveReader
 from penstock.archive.settings import ArchiveSettings
 from penstock.archive.sources import OpenLog
+from penstock.archive.tiered import TieredReader
 from penstock.archive.uploader import Uploader
 from penstock.log import Environment, Log
 from penstock.metrics import Metrics
 from penstock.model.settings import LogSettings
 from penstock.model.topics import Topic
+from penstock.storage import DataDirectory, LocalFiles
 from penstock.storage.metadata import Lease, Leases, Metadata, open_metadata
 from penstock.storage.objects import ObjectStore, open_objects
 
@@ -99,6 +103,67 @@ class World:
         """The objects that are in the store, with or without a descriptor."""
         prefix = self.catalog.objects_prefix
         return [info.key.removeprefix(prefix) async for info in self.objects.list(prefix)]
+
+
+def archiver_of(data: Path, objects: ObjectStore, metadata: Metadata, **options: Any) -> Archiver:
+    """Of a data directory, which is made where there is none."""
+    directory = uuid.UUID(DataDirectory(data).create())
+    return Archiver(objects, metadata, directory=directory, metrics=Metrics(), **options)
+
+
+class Owner:
+    """Has a topic's log open and archives it, as a worker of the server does with its stores."""
+
+    def __init__(self, log: Log, log_folder: Path, archiving: Archiving) -> None:
+        self.archiving = archiving
+        self.log = log
+        self._log_folder = log_folder
+
+    @classmethod
+    async def open(
+        cls,
+        archiver: Archiver,
+        data: Path,
+        topic: Topic = TOPIC,
+        log_settings: LogSettings | None = None,
+    ) -> Owner:
+        """LeaseHeld, ArchiveConflict: it may not be opened here."""
+        partition = DataDirectory(data).partition(topic)
+        claim = await archiver.claim(partition)
+        least, env = claim.end_offset, Environment(metrics=Metrics())
+        log = Log.open(partition.log_folder, log_settings, env=env, least_offset=least)
+        return cls(log, partition.log_folder, await archiver.attach(partition, log, claim))
+
+    async def append(self, count: int = 1) -> None:
+        """Each is acknowledged before the next; Fenced where another has the topic."""
+        for _ in range(count):
+            self.archiving.check()
+            await self.log.append(message(self.log.end_offset)).durable
+            self.archiving.check()
+
+    async def messages(self, start: int = 0) -> list[tuple[int, bytes]]:
+        """All that the topic has, wherever it is."""
+        reader = TieredReader(self.archiving.catalog, LocalFiles(), self._log_folder, start)
+        found: list[tuple[int, bytes]] = []
+        while (batch := await reader.read_batch()) is not None:
+            found += enumerate(batch.messages, batch.first_offset)
+        assert reader.lost == []
+        reader.close()
+        return found
+
+    async def close(self, *, upload: bool = True) -> None:
+        """Hands the topic over."""
+        await self.archiving.close(upload=upload)
+        await self.log.close_async()
+
+
+async def archive_topics(data: Path, url: str, metadata_url: str, *topics: Topic) -> None:
+    """All that the logs of these topics have."""
+    objects, metadata = open_objects(url), open_metadata(metadata_url)
+    for topic in topics:
+        await (await Owner.open(archiver_of(data, objects, metadata), data, topic)).close()
+    await objects.close()
+    await metadata.close()
 
 
 @asynccontextmanager

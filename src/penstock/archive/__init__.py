@@ -1,4 +1,17 @@
-"""The log's continuation in object storage: replay from any offset, without end."""
+"""The log's continuation in object storage: replay from any offset, without end.
+
+In come the messages of an open log, once they are durable; out go objects of compressed frames, and
+a descriptor of each in the metadata store, by which it is found.
+
+    format                    the object, its descriptor, the uploader's checkpoint
+    catalog, objects          where the parts of an archive are; what the objects' names say
+    identity, claim           both halves belong together, and to one owner at a time
+    sources, tail, encoder, carrier    a range of the log, on its way to an object
+    uploader, upkeep          one object after the other; what may go
+    archiving                 all of that for the stores of a server
+    reader, tiered            messages again: from objects alone, or with the log behind them
+    rebuild, verify, status   descriptors made again, damage found, what is there at a glance
+"""
 
 from __future__ import annotations
 
@@ -12,10 +25,8 @@ if TYPE_CHECKING:
     from penstock.archive.format import Descriptor
     from penstock.archive.reader import ArchiveReader, read_object
     from penstock.archive.settings import DEFAULT_ROOT, ArchiveSettings
-    from penstock.archive.sources import OpenLog, SealedFiles
-    from penstock.archive.status import ArchiveStatus, archive_status
-    from penstock.archive.tiered import LiveLog, LogFolder, TieredReader, earliest_offset
-    from penstock.archive.topics import ArchivedTopic, Topics, TopicSubscriber
+    from penstock.archive.sources import SealedFiles
+    from penstock.archive.tiered import TieredReader
     from penstock.archive.uploader import Uploader
     from penstock.archive.verify import verify_archive
 else:
@@ -27,10 +38,8 @@ else:
             "format": "Descriptor",
             "reader": "ArchiveReader read_object",
             "settings": "DEFAULT_ROOT ArchiveSettings",
-            "sources": "OpenLog SealedFiles",
-            "status": "ArchiveStatus archive_status",
-            "tiered": "LiveLog LogFolder TieredReader earliest_offset",
-            "topics": "ArchivedTopic Topics TopicSubscriber",
+            "sources": "SealedFiles",
+            "tiered": "TieredReader",
             "uploader": "Uploader",
             "verify": "verify_archive",
         },
@@ -40,24 +49,15 @@ __all__ = [
     "DEFAULT_ROOT",
     "ArchiveReader",
     "ArchiveSettings",
-    "ArchiveStatus",
-    "ArchivedTopic",
     "Archiver",
     "Archiving",
     "Catalog",
     "Descriptor",
-    "LiveLog",
-    "LogFolder",
-    "OpenLog",
     "SealedFiles",
     "TieredReader",
-    "TopicSubscriber",
-    "Topics",
     "Uploader",
-    "archive_status",
     "archived_partitions",
     "catalogs",
-    "earliest_offset",
     "read_object",
     "verify_archive",
 ]

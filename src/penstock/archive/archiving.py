@@ -1,7 +1,4 @@
-"""Archives an open log: the lease that is kept, the uploads, and the subscribers' progress.
-
-`Archiver` is what a server uses for its stores; `Topics` builds on the same.
-"""
+"""Archives open stores: the lease of each is kept, and its log is uploaded."""
 
 from __future__ import annotations
 
@@ -12,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from penstock.archive.catalog import Catalog
 from penstock.archive.claim import claim
-from penstock.archive.progress import Progress
 from penstock.archive.settings import DEFAULT_ROOT
 from penstock.archive.sources import OpenLog
 from penstock.archive.uploader import Uploader
@@ -23,7 +19,6 @@ from penstock.storage.metadata import Leases
 
 if TYPE_CHECKING:
     import uuid
-    from pathlib import Path
 
     from penstock.archive.claim import Claim
     from penstock.archive.settings import ArchiveSettings
@@ -31,7 +26,6 @@ if TYPE_CHECKING:
     from penstock.storage import Partition
     from penstock.storage.metadata import Lease, Metadata
     from penstock.storage.objects import ObjectStore
-    from penstock.store import Store
 
 _LOG = logging.getLogger(__name__)
 
@@ -39,31 +33,13 @@ _LOG = logging.getLogger(__name__)
 class Archiving:
     """One topic partition that is being archived. The log is its caller's, to close after this."""
 
-    def __init__(
-        self,
-        catalog: Catalog,
-        lease: Lease,
-        folder: Path,
-        log: Log,
-        settings: ArchiveSettings | None = None,
-        *,
-        directory: uuid.UUID,
-        store: Store | None = None,
-        clock: Clock | None = None,
-    ) -> None:
-        """`folder` is the partition's, `directory` the identity of what it is in.
-
-        With a `store`, its subscribers' progress is mirrored.
-        """
-        clock = clock or SystemClock()
+    def __init__(self, catalog: Catalog, lease: Lease, log: Log, uploader: Uploader) -> None:
+        """Use `Archiver.attach`."""
         self.catalog = catalog
         self.lease = lease
         self.log = log
-        self.uploader = Uploader(
-            catalog, lease, folder, OpenLog(log), settings, directory=directory, clock=clock
-        )
-        self.progress = Progress(catalog, lease, clock, store)
-        self._tasks: list[asyncio.Task[None]] = []
+        self.uploader = uploader
+        self._uploading: asyncio.Task[None] | None = None
         self._fenced: Fenced | None = None
         self._closed = False
 
@@ -91,19 +67,15 @@ class Archiving:
             self._fenced = error
             raise
 
-    async def begin(self, progress_interval_s: float = 5.0) -> None:
+    def begin(self) -> None:
         """Starts what goes on in the background. Fenced: the topic was lost while it was opened."""
         self.lease.check()
-        await self.progress.load()
-        self._tasks = [
-            asyncio.ensure_future(self.uploader.run()),
-            asyncio.ensure_future(self.progress.run(progress_interval_s)),
-        ]
-        for task in (self.lease.keeping, *self._tasks):
+        self._uploading = asyncio.ensure_future(self.uploader.run())
+        for task in (self.lease.keeping, self._uploading):
             task.add_done_callback(self._notice_end)
 
     async def close(self, *, upload: bool = True) -> None:
-        """Uploads what is left (unless told not to), saves the progress, gives the lease back.
+        """Uploads what is left (unless told not to), and gives the lease back.
 
         Idempotent. A store that does not answer leaves the rest to the next opening.
         """
@@ -111,22 +83,20 @@ class Archiving:
             return
         self._closed = True
         self.uploader.stop()
-        await _end(*self._tasks)
+        if self._uploading is not None:
+            self._uploading.cancel()
+            await asyncio.gather(self._uploading, return_exceptions=True)
         try:
             if upload and self._fenced is None:
                 with contextlib.suppress(*_LEFT_TO_THE_NEXT):
-                    await self._hand_over()
+                    await self.log.flush_async()
+                    await self.uploader.drain()
         finally:
             with contextlib.suppress(MetadataUnavailable):
                 await self.lease.release()
 
-    async def _hand_over(self) -> None:
-        await self.log.flush_async()
-        await self.uploader.drain()
-        await self.progress.save()
-
     def _notice_end(self, task: asyncio.Task[None]) -> None:
-        """One of them ended: the topic is another's, and so the others end too."""
+        """The lease or the uploads ended: the topic is another's, and so the other ends too."""
         if task.cancelled() or self._closed:
             return
         error = task.exception()
@@ -179,20 +149,20 @@ class Archiver:
         catalog, owner = self.catalog(partition), str(self._directory)
         return await claim(catalog, self._leases, owner, partition.log_folder)
 
-    async def attach(self, partition: Partition, store: Store, claim: Claim) -> Archiving:
-        """Archives an open store from now on."""
-        archiving = Archiving(
+    async def attach(self, partition: Partition, log: Log, claim: Claim) -> Archiving:
+        """Archives the log of an open store from now on."""
+        uploader = Uploader(
             claim.catalog,
             claim.lease,
             partition.folder,
-            store.log,
+            OpenLog(log),
             self._settings,
             directory=self._directory,
-            store=store,
             clock=self._clock,
         )
+        archiving = Archiving(claim.catalog, claim.lease, log, uploader)
         try:
-            await archiving.begin()
+            archiving.begin()
         except BaseException:
             await archiving.close(upload=False)
             raise
@@ -214,12 +184,6 @@ class Archiver:
         """Hands everything over. Before the stores are closed."""
         attached, self._attached = self._attached, []
         await asyncio.gather(*(one.close() for one in attached))
-
-
-async def _end(*tasks: asyncio.Task[None]) -> None:
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 _LEFT_TO_THE_NEXT = (Fenced, ObjectsUnavailable, MetadataUnavailable, ArchiveConflict)

@@ -16,7 +16,7 @@ import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from penstock.archive.objects import stored_objects
+from penstock.archive.objects import check_empty
 from penstock.model.errors import (
     ArchiveConflict,
     Fenced,
@@ -50,9 +50,7 @@ async def establish(catalog: Catalog, lease: Lease) -> Mark:
     """
     entry = await catalog.metadata.get(identity_key(catalog))
     if entry is None:
-        if await has_objects(catalog):
-            text = f"{catalog.path} has objects, and the metadata knows nothing of them"
-            raise ArchiveConflict(f"{text}: is it the right store? `archive rebuild` makes it one")
+        await check_empty(catalog.objects, catalog.objects_prefix, catalog.path, "the metadata")
         mark = await take_over(catalog, lease)
         await lease.commit({identity_key(catalog): mark.identity.encode()})
         return mark
@@ -113,10 +111,3 @@ def _check_not_later(mark: Mark | None, catalog: Catalog, lease: Lease) -> None:
     if mark is not None and mark.epoch > lease.epoch:
         text = f"{catalog.path}: the archive is of epoch {mark.epoch}"
         raise Fenced(f"{text}, and epoch {lease.epoch} of {lease.owner} is over")
-
-
-async def has_objects(catalog: Catalog) -> bool:
-    """Whether anything was uploaded, described or not."""
-    async for _ in stored_objects(catalog):
-        return True
-    return False

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from penstock.archive.format import object_id, parse_object_id
+from penstock.model.errors import ArchiveConflict
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
     from penstock.archive.catalog import Catalog
     from penstock.archive.format import Descriptor
-    from penstock.storage.objects import ObjectInfo
+    from penstock.storage.objects import ObjectInfo, ObjectStore
 
     class Ranged(Protocol):
         """Messages of an epoch."""
@@ -51,6 +52,20 @@ async def stored_objects(catalog: Catalog, after: str | None = None) -> AsyncIte
         parsed = parse_object_id(info.key.removeprefix(catalog.objects_prefix))
         if parsed is not None:
             yield StoredObject(*parsed, info)
+
+
+async def has_any(objects: ObjectStore, prefix: str) -> bool:
+    """Whether there is anything, described or not."""
+    async for _ in objects.list(prefix):
+        return True
+    return False
+
+
+async def check_empty(objects: ObjectStore, prefix: str, place: str, metadata: str) -> None:
+    """ArchiveConflict where there is something that the metadata should know of, and do not."""
+    if await has_any(objects, prefix):
+        text = f"{place} has objects, and {metadata} knows nothing of them"
+        raise ArchiveConflict(f"{text}: is it the right store? `archive rebuild` makes it one")
 
 
 def undescribed(catalog: Catalog, last: Descriptor | None) -> AsyncIterator[StoredObject]:

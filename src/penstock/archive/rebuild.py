@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from penstock.archive import format as fmt
 from penstock.archive.claim import acquire_later
 from penstock.archive.encoder import ObjectDecoder
-from penstock.archive.identity import has_objects, identity_key, take_over
-from penstock.archive.objects import choose, stored_objects, undescribed
+from penstock.archive.identity import identity_key, take_over
+from penstock.archive.objects import choose, has_any, stored_objects, undescribed
 from penstock.model.errors import ArchiveConflict, Damaged, FormatError
 from penstock.storage.metadata import Leases
 
@@ -34,7 +34,7 @@ async def rebuild_descriptors(catalog: Catalog, lease: Lease) -> tuple[list[Desc
     """
     if await catalog.metadata.get(identity_key(catalog)) is not None:
         raise ArchiveConflict(f"{catalog.path} has descriptors; nothing was changed")
-    if not await has_objects(catalog):
+    if not await has_any(catalog.objects, catalog.objects_prefix):
         return [], []
     mark = await take_over(catalog, lease)
     found, unreadable = await _described(catalog)

@@ -21,7 +21,6 @@ from penstock.cli.common import (
     say,
 )
 from penstock.cli.object_stores import ArchivePlace, archive_options, archive_stores
-from penstock.model.errors import ArchiveConflict
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -159,20 +158,14 @@ def rebuild(
 
 
 async def _statuses(objects_url: str, metadata_url: str, root: str) -> list[dict[str, Any]]:
+    from penstock.archive.objects import check_empty
     from penstock.archive.status import all_statuses
 
     async with archive_stores(objects_url, metadata_url, create=True) as (objects, metadata):
         found = await all_statuses(objects, metadata, root)
-        if not found and await _has_any(objects, f"{root}/"):
-            text = f"{objects_url} has objects, and {metadata_url} knows nothing of them"
-            raise ArchiveConflict(f"{text}: is it the right store? `archive rebuild` makes it one")
+        if not found:
+            await check_empty(objects, f"{root}/", objects_url, metadata_url)
         return [asdict(one) for one in found]
-
-
-async def _has_any(objects: ObjectStore, prefix: str) -> bool:
-    async for _ in objects.list(prefix):
-        return True
-    return False
 
 
 @dataclass(frozen=True)

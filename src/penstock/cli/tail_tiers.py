@@ -74,7 +74,7 @@ def tiered_readers(
     archive: ArchivePlace,
 ) -> Iterator[list[tuple[Partition, PartitionReader]]]:
     """A reader for each partition that the log or the archive has."""
-    from penstock.archive import Catalog, LogFolder, TieredReader
+    from penstock.archive import Catalog, TieredReader
 
     root = archive.root
     with asyncio.Runner() as runner:
@@ -86,7 +86,7 @@ def tiered_readers(
             for one in runner.run(_partitions(metadata, data_dir, topic, number, root)):
                 catalog = Catalog(objects, metadata, topic, one.number, root=root)
                 offset = runner.run(_first_offset(catalog, one, start))
-                reader = TieredReader(catalog, LogFolder(LocalFiles(), one.log_folder), offset)
+                reader = TieredReader(catalog, LocalFiles(), one.log_folder, offset)
                 found.append((one, TieredTail(runner, one, reader)))
             yield found
         finally:

@@ -16,25 +16,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from penstock.lazy import lazily
+
 if TYPE_CHECKING:
-    from penstock.client.connection import Connection as Connection
-    from penstock.client.connection import connect as connect
-    from penstock.client.subscriber import RemoteDelivery as RemoteDelivery
-    from penstock.client.subscriber import RemoteSubscriber as RemoteSubscriber
+    from penstock.client.connection import Connection, connect
+    from penstock.client.subscriber import RemoteDelivery, RemoteSubscriber
+else:
+    __getattr__ = lazily(
+        __name__,
+        {"connection": "Connection connect", "subscriber": "RemoteDelivery RemoteSubscriber"},
+    )
 
-_HOMES = {
-    "Connection": "connection",
-    "RemoteDelivery": "subscriber",
-    "RemoteSubscriber": "subscriber",
-    "connect": "connection",
-}
-__all__ = list(_HOMES)
-
-
-def __getattr__(name: str) -> object:
-    """Imports a name with its first use."""
-    if name in _HOMES:
-        import importlib
-
-        return getattr(importlib.import_module(f"penstock.client.{_HOMES[name]}"), name)
-    raise AttributeError(f"module 'penstock.client' has no attribute {name!r}")
+__all__ = ["Connection", "RemoteDelivery", "RemoteSubscriber", "connect"]

@@ -310,7 +310,7 @@ class ArchiveUnavailable(OffsetUnavailable):
 class ArchiveConflict(PenstockError):
     """A log holds other messages than its archive for the same offsets; nothing was uploaded.
 
-    Two owners wrote to one topic, or a folder was replaced. `Topics.open` sets such a log aside.
+    Two owners wrote to one topic, or a folder was replaced. Put the log aside; none is deleted.
     """
 
 

@@ -8,13 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from penstock.archive.settings import ArchiveSettings
-from penstock.archive.topics import Topics
 from penstock.model.positions import Position
 from penstock.pipeline.feeds import ArchiveFeed
 from penstock.storage import DataDirectory
-from penstock.storage.metadata import open_metadata
-from penstock.storage.objects import open_objects
+from tests.archive.worlds import archive_topics
 from tests.pipeline.flush.helpers import Plain, logs, names_in, positions, without_spark
 from tests.pipeline.helpers import LOGS, TRACES, Data, named, spans
 
@@ -39,23 +36,7 @@ def _plain(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def archive(data: Data, feed: ArchiveFeed, *topics: Topic) -> None:
     """All that the logs of these topics have."""
-    asyncio.run(_archive(data, feed, topics))
-
-
-async def _archive(data: Data, feed: ArchiveFeed, topics: tuple[Topic, ...]) -> None:
-    objects, metadata = open_objects(feed.url), open_metadata(feed.metadata_url)
-    owner = Topics(
-        DataDirectory(data.root),
-        objects,
-        metadata,
-        owner="here",
-        archive_settings=ArchiveSettings(poll_s=0.01),
-    )
-    for topic in topics:
-        await owner.open(topic)
-    await owner.close()  # uploads what is there
-    await objects.close()
-    await metadata.close()
+    asyncio.run(archive_topics(data.root, feed.url, feed.metadata_url, *topics))
 
 
 def test_a_lost_lake_is_made_from_the_archive(data: Data, feed: ArchiveFeed) -> None:

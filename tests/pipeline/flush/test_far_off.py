@@ -8,14 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.archive.settings import ArchiveSettings
-from penstock.archive.topics import Topics
 from penstock.lake.layout import Side, far_off_of
 from penstock.pipeline.feeds import ArchiveFeed, DirectoryFeed
 from penstock.pipeline.flush.progress import read_progress
-from penstock.storage import DataDirectory
-from penstock.storage.metadata import open_metadata
-from penstock.storage.objects import open_objects
+from tests.archive.worlds import archive_topics
 from tests.pipeline.flush.helpers import (
     Plain,
     lake_files,
@@ -89,20 +85,8 @@ def test_an_archive_says_when_its_rows_came(data: Data, tmp_path: Path) -> None:
     begun_ns = time.time_ns()
     data.seal([spans(1)])
     objects, metadata = (tmp_path / "objects").as_uri(), (tmp_path / "metadata.db").as_uri()
-    asyncio.run(archived(data, objects, metadata))
+    asyncio.run(archive_topics(data.root, objects, metadata, TRACES))
     feeds: list[Feed] = [DirectoryFeed(data.root), ArchiveFeed(data.root, objects, metadata)]
     for source in (feed.segments() for feed in feeds):
         [segment] = source.since({})
         assert begun_ns - 10**9 <= source.arrived_ns(segment) <= time.time_ns() + 10**9
-
-
-async def archived(data: Data, url: str, metadata_url: str) -> None:
-    """Uploads what the log of traces has."""
-    objects, metadata = open_objects(url), open_metadata(metadata_url)
-    settings = ArchiveSettings(poll_s=0.01)
-    directory = DataDirectory(data.root)
-    owner = Topics(directory, objects, metadata, owner="here", archive_settings=settings)
-    await owner.open(TRACES)
-    await owner.close()
-    await objects.close()
-    await metadata.close()

@@ -355,7 +355,7 @@ class Stores:
             store = await asyncio.to_thread(
                 self._open_blocking, *key, least_offset=claim.end_offset, keep_for=[PARTY]
             )
-            self._archivings[store] = await self._archiver.attach(partition, store, claim)
+            self._archivings[store] = await self._archiver.attach(partition, store.log, claim)
         except BaseException:
             if store is not None:
                 await store.close_async()
