@@ -13,7 +13,7 @@ from penstock.lake.seen import write_seen
 from penstock.lake.settings import LakeSettings
 from penstock.model.positions import Position, SourcePartition
 from penstock.pipeline.flush.repeat_window import RepeatWindow
-from penstock.server.keeping.registrations import Registered, Registrations
+from penstock.server.flight.registrations import Registered, Registrations
 from penstock.server.receiving.repeats import Table
 from penstock.storage import LocalFiles
 from penstock.storage.documents import encode_document

@@ -23,7 +23,7 @@ from penstock.model.errors import ServerUnreachable
 from penstock.otel import Signal
 from penstock.query.engine import ask
 from penstock.server.flight import hot_stream
-from penstock.server.flight.of_worker import WorkerFlight
+from penstock.server.flight.worker_socket import WorkerFlight
 from penstock.storage import DataDirectory
 from penstock.store import Store
 from penstock.tiers import hot as hot_module

@@ -13,7 +13,7 @@ from penstock.otel import Signal
 from penstock.server.auth import Gate, Role
 from penstock.server.configuration.config import Config
 from penstock.server.querying.queries import Queries
-from penstock.server.web.application import web_application
+from penstock.server.supervisor import web_application
 from penstock.server.web.openapi import document
 from tests.server.running import Answer, Server, serving
 from tests.server.samples import ids, logs, traces

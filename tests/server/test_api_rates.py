@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from penstock.server.keeping.rates import WINDOW_S, Rates
+from penstock.server.with_disk import WINDOW_S, Rates
 
 
 class Clock:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.server.auth import Gate, Role
 from penstock.server.configuration.config import Limits
 from penstock.server.refusals import Cause, Refusal
-from penstock.server.web.application import routing
+from penstock.server.web import routing
 from penstock.server.web.routing import Request, Response, Route, Router
 from tests.server.asgi import call
 

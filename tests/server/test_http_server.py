@@ -13,8 +13,8 @@ import uvicorn
 from uvicorn.server import ServerState
 
 from penstock.children.guarding import Guarded
-from penstock.server.receiving.http_protocol import HEAD_BYTES, http_protocol
-from penstock.server.receiving.http_server import bind, reserve
+from penstock.server.http.protocol import HEAD_BYTES, http_protocol
+from penstock.server.http.server import bind, reserve
 from tests.server.running import PATIENCE_S
 
 HOST = "127.0.0.1"

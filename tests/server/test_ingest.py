@@ -16,7 +16,9 @@ from penstock.metrics import Metrics
 from penstock.model.clock import SystemClock
 from penstock.otel import Signal
 from penstock.server.configuration.loading import load
+from penstock.server.keeping import opening
 from penstock.server.keeping import stores as stores_module
+from penstock.server.keeping.opening import Opener
 from penstock.server.keeping.stores import Stores
 from penstock.server.receiving.ingest import Ingest
 from penstock.server.receiving.repeats import Repeats
@@ -43,7 +45,7 @@ class World:
         self.files = files
         self.limits = config.limits
         decoders = {sent: PlainDecoder(sent.raw_slot) for sent in Signal}
-        self.stores = Stores(DataDirectory(folder), 0, config, decoders, Metrics())
+        self.stores = Stores(Opener(config, decoders, Metrics()), 0, config)
         self.repeats = Repeats(config.dedupe, folder, SystemClock())
         self.ingest = Ingest(self.stores, self.repeats, config.limits)
 
@@ -89,7 +91,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     class Faulty:
         open = staticmethod(open_store)
 
-    monkeypatch.setattr(stores_module, "Store", Faulty)
+    monkeypatch.setattr(opening, "Store", Faulty)
 
     @contextlib.asynccontextmanager
     async def world(config: dict[str, Any]) -> AsyncIterator[World]:

@@ -8,8 +8,8 @@ import pytest
 
 from penstock.model import Topic
 from penstock.model.errors import StoreFull
-from penstock.server.keeping.on_disk import registrations
-from penstock.server.keeping.registrations import FILE, Registered, Registrations
+from penstock.server.flight import registrations
+from penstock.server.flight.registrations import FILE, Registered, Registrations
 from penstock.storage import DataDirectory
 from penstock.store import Store
 

@@ -22,7 +22,7 @@ from penstock.server.configuration.config import Config, Limits
 from penstock.server.querying.queries import Queries
 from penstock.server.receiving.grpc import OtlpGrpc
 from penstock.server.receiving.http import PATHS
-from penstock.server.web.application import web_application
+from penstock.server.supervisor import web_application
 from tests.server.running import PROTOBUF, Server, serving, until
 from tests.server.samples import sample
 

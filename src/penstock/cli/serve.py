@@ -48,7 +48,7 @@ def serve(file: Path | None, print_config: bool, print_schema: bool, **flags: An
     Example: penstock serve --data-dir data --workers 2
     """
     from penstock.server.configuration import loading
-    from penstock.server.logs import logging_set_up
+    from penstock.server.log_lines import logging_set_up
     from penstock.server.supervisor import Supervisor
 
     if print_schema:

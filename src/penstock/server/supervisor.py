@@ -19,22 +19,26 @@ from penstock.client.server_file import (
     remove_server_file,
 )
 from penstock.model.errors import InvalidSetting, PenstockError
-from penstock.server.auth import read_tokens
+from penstock.server.auth import Gate, read_tokens
+from penstock.server.capping import check_cap, survey
 from penstock.server.certificates import certificates_of
 from penstock.server.configuration import config as configuration
 from penstock.server.descriptors import bounded, raise_limit
-from penstock.server.keeping.capping import capped_dedupe, check_cap, survey
+from penstock.server.http.server import http_server, reserve
+from penstock.server.http.sites import host_name, is_loopback
+from penstock.server.querying.api import QueryApi, SnapshotApi
 from penstock.server.querying.queries import Queries
-from penstock.server.receiving.http_server import http_server, reserve
-from penstock.server.receiving.repeats import remove_unused
+from penstock.server.receiving.repeats import bounded_dedupe, remove_unused
 from penstock.server.tasks import watched
-from penstock.server.web.application import web_application
-from penstock.server.web.sites import host_name, is_loopback
+from penstock.server.web.admin import Admin, TopicsApi
+from penstock.server.web.openapi import openapi_route
+from penstock.server.web.routing import Router
 from penstock.storage import DataDirectory, LocalFiles
 from penstock.storage.access import narrow
 
 if TYPE_CHECKING:
     import socket
+    from collections.abc import Sequence
 
     from penstock.server.configuration.config import Config
 
@@ -64,11 +68,24 @@ def check(config: Config) -> None:
         if config.buffer.url is not None:
             raise InvalidSetting("archive.url goes with a log, and with buffer.url there is none")
     if config.buffer.url is not None:
-        from penstock.server.keeping.in_queue import check_buffer
+        from penstock.server.without_disk import check_buffer
 
         check_buffer(config)
     if config.auth.tokens_file is not None:
         read_tokens(config.auth.tokens_file)
+
+
+def web_application(
+    config: Config, workers: Sequence[Guarded], queries: Queries, flight: Guarded | None = None
+) -> Router:
+    """Health, metrics and the API."""
+    kept = (TopicsApi(workers), QueryApi(config, queries), SnapshotApi(queries))
+    parts = (
+        Admin(config, workers, flight, lambda: queries.restarts),
+        *(kept if config.buffer.url is None else ()),
+    )
+    routes = [route for part in parts for route in part.routes()]
+    return Router([*routes, openapi_route()], Gate(config.auth.tokens_file), config.limits)
 
 
 class Supervisor:
@@ -97,7 +114,7 @@ class Supervisor:
         narrow(self._config.data_dir)
         lock = LocalFiles().lock(self._config.data_dir / ".lock")
         try:
-            remove_unused(self._config.data_dir, capped_dedupe(self._config))
+            remove_unused(self._config.data_dir, bounded_dedupe(self._config))
             if self._config.retention.size_cap is not None:
                 survey(directory)
             await self._serve_and_let_go()

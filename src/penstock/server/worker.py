@@ -14,7 +14,7 @@ import logging
 import os
 import signal
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import grpc.aio
 import uvloop
@@ -26,23 +26,72 @@ from penstock.server.auth import Gate
 from penstock.server.certificates import certificates_of, grpc_credentials
 from penstock.server.configuration import config as configuration
 from penstock.server.descriptors import bounded
-from penstock.server.keeping.on_disk import StoreKeeping
-from penstock.server.logs import set_up_logging
+from penstock.server.http.server import bind, http_server
+from penstock.server.log_lines import set_up_logging
 from penstock.server.receiving.admission import SAMPLE_S, Admission
 from penstock.server.receiving.checking import Checks
 from penstock.server.receiving.grpc import OtlpGrpc, options
 from penstock.server.receiving.http import OtlpHttp
-from penstock.server.receiving.http_server import bind, http_server
 from penstock.server.tasks import watched
+from penstock.server.with_disk import WithDisk
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Coroutine
 
     from penstock.children.answering import Parent
     from penstock.server.configuration.config import Config
-    from penstock.server.keeping.on_disk import Keeping
+    from penstock.server.receiving.ingest import WayIn
 
 _LOG = logging.getLogger(__name__)
+
+
+class Behind(Protocol):
+    """What is behind the ports: a disk (`with_disk`), or the queue (`without_disk`).
+
+    All of it belongs to one event loop.
+    """
+
+    way_in: WayIn
+
+    async def open(self, report: Callable[[], dict[str, Any]]) -> None:
+        """Recovers what was left; `report` is what others may ask for."""
+        ...
+
+    async def close(self) -> None:
+        """Everything that was taken is durable and in order."""
+        ...
+
+    async def flush(self) -> None:
+        """As `close`, and goes on."""
+        ...
+
+    def background(self) -> list[Coroutine[Any, Any, None]]:
+        """What goes on until it is closed."""
+        ...
+
+    def sample(self) -> None:
+        """Looks at itself, now and then."""
+        ...
+
+    def make_room(self, size: int) -> bool:
+        """The disk lacks so many bytes: lets the oldest go where it may; False where it may not."""
+        ...
+
+    def failures(self) -> list[str]:
+        """What cannot be used at present, and why."""
+        ...
+
+    def restarts(self) -> dict[str, int]:
+        """How often a process that works for it had to be replaced, by what it is."""
+        ...
+
+    def report(self) -> dict[str, Any]:
+        """For whoever asks how it is."""
+        ...
+
+    def topics(self) -> list[dict[str, Any]]:
+        """What it holds, and who reads it."""
+        ...
 
 
 class Worker:
@@ -54,12 +103,12 @@ class Worker:
         self._on_failure = on_failure
         self._number = number
         self._metrics = Metrics()
-        self._keeping = _keeping(config, number, self._metrics)
+        self._behind = _behind(config, number, self._metrics)
         disk = config.data_dir if config.buffer.url is None else None
         self._admission = Admission(config.limits, disk)
         self._gate = Gate(config.auth.tokens_file)
         self._checks = Checks(config.limits, config.answer_deadline)
-        ways = (self._keeping.way_in, self._gate, self._admission, self._checks, config.limits)
+        ways = (self._behind.way_in, self._gate, self._admission, self._checks, config.limits)
         self._certificates = certificates_of(config.tls)
         http = OtlpHttp(*ways)
         self._http = http_server(http, config, self._certificates, answers_half_closed=True)
@@ -69,7 +118,7 @@ class Worker:
 
     async def start(self, grpc_port: int, http_port: int) -> None:
         """Recovers, then listens."""
-        await self._keeping.open(lambda: {**self.report(), **self.topics()})
+        await self._behind.open(lambda: {**self.report(), **self.topics()})
         self._grpc = grpc.aio.server(options=options(self._config.limits))
         self._grpc.add_generic_rpc_handlers(self._otlp_grpc.handlers())
         address = f"{_host(self._config)}:{grpc_port}"
@@ -83,7 +132,7 @@ class Worker:
             watched(self._http.serve(sockets=[listening]), "the HTTP port", self._on_failure),
             *(
                 watched(work, "work in the background", self._on_failure)
-                for work in (self._sample(), *self._keeping.background())
+                for work in (self._sample(), *self._behind.background())
             ),
         ]
         while not self._http.started:
@@ -99,11 +148,11 @@ class Worker:
             task.cancel()
         await asyncio.wait(self._tasks, timeout=deadline / 2)
         await self._checks.close()
-        await self._keeping.close()
+        await self._behind.close()
 
     async def flush(self) -> None:
         """Everything that was taken is in its place."""
-        await self._keeping.flush()
+        await self._behind.flush()
 
     def report(self) -> dict[str, Any]:
         """What the supervisor asks for."""
@@ -112,12 +161,12 @@ class Worker:
         return {
             "worker": self._number,
             "pid": os.getpid(),
-            "failures": [*self._keeping.failures(), *self._checks.failures(), *shut],
+            "failures": [*self._behind.failures(), *self._checks.failures(), *shut],
             "restarts": self._restarts(),
             "pressure": self._admission.pressure,
             "disk_full": self._admission.disk_full,
             "in_flight_bytes": self._admission.in_flight_bytes,
-            **self._keeping.report(),
+            **self._behind.report(),
         }
 
     def metrics(self) -> dict[str, Any]:
@@ -125,31 +174,31 @@ class Worker:
         return {"metrics": self._metrics.exposition().decode(), "restarts": self._restarts()}
 
     def _restarts(self) -> dict[str, int]:
-        return {"checker": self._checks.restarts, **self._keeping.restarts()}
+        return {"checker": self._checks.restarts, **self._behind.restarts()}
 
     def topics(self) -> dict[str, Any]:
         """What it holds, and who reads it."""
-        return {"topics": self._keeping.topics()}
+        return {"topics": self._behind.topics()}
 
     async def _sample(self) -> None:
         while True:
             try:
-                self._admission.sample(self._keeping.make_room)
+                self._admission.sample(self._behind.make_room)
                 self._gate.refresh()
                 if self._certificates is not None:
                     self._certificates.refresh()
-                self._keeping.sample()
+                self._behind.sample()
             except OSError as error:
                 _LOG.error("memory and disk could not be looked at: %s", error)
             await asyncio.sleep(SAMPLE_S)
 
 
-def _keeping(config: Config, number: int, metrics: Metrics) -> Keeping:
+def _behind(config: Config, number: int, metrics: Metrics) -> Behind:
     if config.buffer.url is None:
-        return StoreKeeping(config, number, metrics)
-    from penstock.server.keeping.in_queue import BufferKeeping
+        return WithDisk(config, number, metrics)
+    from penstock.server.without_disk import WithoutDisk
 
-    return BufferKeeping(config, metrics)
+    return WithoutDisk(config, metrics)
 
 
 def _host(config: Config) -> str:

@@ -18,7 +18,7 @@ from penstock.server.configuration import config as configuration
 from penstock.server.descriptors import bounded
 from penstock.server.flight.front import FlightFront
 from penstock.server.flight.service import FlightService
-from penstock.server.logs import set_up_logging
+from penstock.server.log_lines import set_up_logging
 
 
 def main() -> None:

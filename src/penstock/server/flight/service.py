@@ -25,7 +25,8 @@ from penstock.client.server_file import FLIGHT_SOCKET
 from penstock.client.workers import worker_client
 from penstock.model.errors import ServerUnreachable
 from penstock.server.auth import NAMESPACE_HEADER, Caller, Gate, Role, Standing
-from penstock.server.flight.of_worker import (
+from penstock.server.flight.registrations import MAY_REGISTER, TOO_MANY, Registered, Registrations
+from penstock.server.flight.worker_socket import (
     ACTIONS,
     make_sockets,
     number,
@@ -36,7 +37,6 @@ from penstock.server.flight.of_worker import (
     told_error,
     topic,
 )
-from penstock.server.keeping.registrations import MAY_REGISTER, TOO_MANY, Registered, Registrations
 from penstock.server.refusals import Cause, Refusal
 from penstock.store.outside import is_own_name
 

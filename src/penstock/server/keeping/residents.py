@@ -8,6 +8,7 @@ belongs to one event loop; other threads may look.
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from penstock.model.topics import Topic
@@ -123,3 +124,28 @@ class Residents:
     def asleep(self) -> list[tuple[Key, Asleep | None]]:
         """Those that are closed; None for one that nobody has looked at."""
         return list(self._asleep.items())
+
+
+def describe(topic: Topic, partition: int, store: Store) -> dict[str, Any]:
+    """Offsets, sizes, and the progress of every subscriber."""
+    status, segments, log = store.status(), store.segments, store.log
+    earliest = min([log.start_offset, *(info.first_offset for info in segments)])
+    sealed = max([earliest, *(info.end_offset for info in segments)])
+    return {
+        "topic": str(topic),
+        "namespace": topic.namespace,
+        "name": topic.name,
+        "partition": partition,
+        "earliest": earliest,
+        "sealed": sealed,
+        "end": log.end_offset,
+        "segments": status.segments,
+        "bytes": status.used_bytes,
+        "limit_bytes": _whole(status.limit_bytes),
+        "open_bytes": status.open_bytes,
+        "subscribers": [asdict(each) for each in status.subscribers],
+    }
+
+
+def _whole(limit: float) -> int | None:
+    return None if limit == float("inf") else int(limit)

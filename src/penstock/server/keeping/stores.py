@@ -10,12 +10,8 @@ import asyncio
 import contextlib
 import functools
 import logging
-import math
-import shutil
-import time
 from typing import TYPE_CHECKING, Any, Final
 
-from penstock.log import Environment
 from penstock.log.pool import shared_upkeep
 from penstock.model.errors import (
     DiskFull,
@@ -27,29 +23,22 @@ from penstock.model.errors import (
 )
 from penstock.model.settings import SizePolicy
 from penstock.model.topics import Topic
-from penstock.otel.signals import Signal
 from penstock.server.descriptors import limit, most_open_stores
-from penstock.server.keeping.capping import LEDGER, capped_settings, stores_cap
-from penstock.server.keeping.residents import Asleep, Residents
-from penstock.server.keeping.topics import describe
+from penstock.server.keeping.opening import signal_of
+from penstock.server.keeping.residents import Asleep, Residents, describe
 from penstock.server.refusals import Cause, Refusal, refusal_of, unavailable
-from penstock.store import Store
-from penstock.store.budget import SizeCap
-from penstock.store.outside import LAKE, DeliveredFile
 from penstock.store.store import FREE_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
     from contextlib import AbstractAsyncContextManager
-    from pathlib import Path
 
-    from penstock.archive import Archiver, Archiving
-    from penstock.metrics import Metrics
+    from penstock.otel.signals import Signal
     from penstock.segment import SegmentInfo
     from penstock.server.configuration.config import Config
+    from penstock.server.keeping.opening import Opener
     from penstock.server.keeping.residents import Key
-    from penstock.storage import DataDirectory
-    from penstock.store.decoding import Decoder
+    from penstock.store import Store
     from penstock.store.outside import Delivered, Taken
 
 _LOG = logging.getLogger(__name__)
@@ -65,31 +54,17 @@ _topic = functools.lru_cache(1000)(Topic)
 class Stores:
     """Opens each store once; safe for the tasks of one event loop."""
 
-    def __init__(
-        self,
-        directory: DataDirectory,
-        partition: int,
-        config: Config,
-        decoders: dict[Signal, Decoder],
-        metrics: Metrics,
-        archiver: Archiver | None = None,
-    ) -> None:
-        """With an `archiver` each store is archived from when it is opened."""
-        self._directory = directory
+    def __init__(self, opener: Opener, partition: int, config: Config) -> None:
+        self._opener = opener
         self._partition = partition
         self._config = config
-        self._settings = capped_settings(config)
-        self._decoders = decoders
-        self._metrics = metrics
-        self._archiver = archiver
+        self._settings = opener.settings
         self._segments_stay = (
             self._settings.size_policy is SizePolicy.BACKPRESSURE
             and self._settings.max_age_s is None
-            and stores_cap(config) is None
+            and config.retention.size_cap is None
         )
         """Until every subscriber has them: a closed store need not be opened to remove any."""
-        self._archivings: dict[Store, Archiving] = {}
-        self._delivered = DeliveredFile(config.data_dir)
         self._woken_by: Delivered | None = None
         self._residents = Residents(most_open_stores(limit()))
         self._opening: dict[Key, asyncio.Task[Store]] = {}
@@ -98,8 +73,6 @@ class Stores:
         self._visited = asyncio.Event()
         """Set when everything that the last process left was opened, or could not be."""
         self._loop = asyncio.get_running_loop()
-        self._turned_away = -math.inf
-        """When the cap had last no room for a new topic."""
         self._closed = False
 
     async def open_first(self) -> None:
@@ -107,8 +80,8 @@ class Stores:
 
         Partitions of workers that are no more are shared out.
         """
-        for partition in list(self._directory.partitions()):
-            signal = _signal_of(partition.topic)
+        for partition in list(self._opener.directory.partitions()):
+            signal = signal_of(partition.topic)
             if partition.number % self._config.workers == self._partition and signal is not None:
                 self._residents.expect((partition.topic, partition.number))
         for key in self._residents.unvisited()[: min(_FIRST, self._residents.most)]:
@@ -132,14 +105,14 @@ class Stores:
 
         It must not keep the others from being served.
         """
-        stopped = [key for key, store in self._residents.items() if self._has_stopped(store)]
+        stopped = [key for key, store in self._residents.items() if self._opener.has_stopped(store)]
         for key in [*self._missing, *stopped]:
             with contextlib.suppress(Refusal):
                 await self._open_once(key)
 
     async def close_idle(self) -> None:
         """Closes what nobody has used for long, beyond a few; it is opened again when needed."""
-        while self._archiver is None and not self._closed:
+        while self._opener.archiver is None and not self._closed:
             idle = self._residents.idle(self._loop.time())  # anew: others close and use them, too
             able = (k for k, store in idle if self._may_sleep(store) and store.is_at_rest)
             if (key := next(able, None)) is None:
@@ -149,8 +122,8 @@ class Stores:
     async def hear_of_the_pipeline(self) -> None:
         """Acknowledges what it has, also where the store has to be opened for it."""
         try:
-            await asyncio.to_thread(self._delivered.tell, self.all())
-            delivered = await asyncio.to_thread(self._delivered.read)
+            await asyncio.to_thread(self._opener.delivered.tell, self.all())
+            delivered = await asyncio.to_thread(self._opener.delivered.read)
         except (OSError, PenstockError) as error:
             _LOG.error("what the pipeline has could not be acknowledged: %s", error)
             return
@@ -175,22 +148,17 @@ class Stores:
         """Returns when `open_rest` has come to its end."""
         await self._visited.wait()
 
-    def check_owner(self, store: Store) -> None:
-        """Fenced where another owner has the topic, or may have. Last before an answer."""
-        archiving = self._archivings.get(store)
-        if archiving is not None:
-            archiving.check()
-
     def failures(self) -> list[str]:
         """What is wrong with those that cannot be used at present."""
         closed = [f"{topic}/{number}: {why}" for (topic, number), why in self._missing.items()]
         stopped = [(store.name, store.log.failure or store.failure) for store in self.all()]
-        unarchived = self._archiver.failures() if self._archiver is not None else []
         full = [f"{store.name}: {store.shortage}" for store in self.all() if store.shortage]
-        if time.monotonic() - self._turned_away < _REMEMBERED_S:
-            full.append("retention.size_cap leaves no room for new topics")
         broken = [f"{name}: {why}" for name, why in stopped if why is not None]
-        return closed + broken + full + unarchived
+        return closed + broken + full + self._opener.failures()
+
+    def check_owner(self, store: Store) -> None:
+        """Fenced where another owner has the topic, or may have. Last before an answer."""
+        self._opener.check_owner(store)
 
     def using(self, namespace: str, signal: Signal) -> AbstractAsyncContextManager[Store]:
         """The store, which stays open for so long; Refusal where it cannot be opened."""
@@ -203,7 +171,7 @@ class Stores:
     @contextlib.asynccontextmanager
     async def _using(self, key: Key) -> AsyncIterator[Store]:
         store = self._residents.get(key)
-        while store is None or self._has_stopped(store):
+        while store is None or self._opener.has_stopped(store):
             self._check_number(key)
             await self._open_once(key)
             store = self._residents.get(key)  # it may have had to go for another one meanwhile
@@ -259,15 +227,10 @@ class Stores:
         self._closed = True
         for task in [*self._opening.values(), *self._closing.values()]:
             await asyncio.wait([task])
-        if self._archiver is not None:
-            await self._archiver.close()
+        if self._opener.archiver is not None:
+            await self._opener.archiver.close()
         stores = [self._residents.take(key) for key, _ in self._residents.items()]
         await asyncio.gather(*(store.close_async() for store in stores))
-
-    def _has_stopped(self, store: Store) -> bool:
-        archiving = self._archivings.get(store)
-        fenced = archiving is not None and archiving.failure is not None
-        return fenced or store.failure is not None or store.log.failure is not None
 
     async def _open_once(self, key: Key) -> Store:
         if self._closed:
@@ -287,8 +250,8 @@ class Stores:
         try:
             if stopped is not None:
                 _LOG.warning("%s is opened again", stopped.name)
-                await self._close_one(self._residents.take(key))
-            store = await self._open_and_archive(key)
+                await self._opener.close(self._residents.take(key))
+            store = await self._opener.open(key, self._make_room)
         except PenstockError as error:
             self._note_missing(key, error)
             if isinstance(error, DiskFull):  # it has nothing to let go; others may have
@@ -330,39 +293,11 @@ class Stores:
 
     async def _close_and_note(self, key: Key, store: Store) -> None:
         try:
-            told = await asyncio.to_thread(self._tell, store)
-            await self._close_one(store)
+            told = await asyncio.to_thread(self._opener.tell, store)
+            await self._opener.close(store)
             self._residents.note_asleep(key, _asleep(key, store, told))
         except (PenstockError, OSError) as error:
             self._note_missing(key, error)
-
-    async def _close_one(self, store: Store) -> None:
-        archiving = self._archivings.pop(store, None)
-        if archiving is not None and self._archiver is not None:
-            await self._archiver.detach(archiving)
-        await store.close_async()
-
-    async def _open_and_archive(self, key: Key) -> Store:
-        """A store on an empty disk goes on behind its archive."""
-        if self._archiver is None:
-            return await asyncio.to_thread(self._open_blocking, *key)
-        from penstock.archive.sources import PARTY
-
-        partition = self._directory.partition(*key)
-        claim = await self._archiver.claim(partition)
-        store: Store | None = None
-        try:
-            store = await asyncio.to_thread(
-                self._open_blocking, *key, least_offset=claim.end_offset, keep_for=[PARTY]
-            )
-            self._archivings[store] = await self._archiver.attach(partition, store.log, claim)
-        except BaseException:
-            if store is not None:
-                await store.close_async()
-            with contextlib.suppress(MetadataUnavailable):  # it runs out by itself
-                await claim.lease.release()
-            raise
-        return store
 
     def _note_missing(self, key: Key, error: Exception) -> None:
         """It is tried again, and its problem shown; new topics are left to their clients.
@@ -372,57 +307,10 @@ class Stores:
         topic, number = key
         self._residents.forget(key)
         waits = isinstance(error, (ObjectsUnavailable, MetadataUnavailable))
-        if waits or self._directory.partition(topic, number).folder.is_dir():
+        if waits or self._opener.directory.partition(topic, number).folder.is_dir():
             if self._missing.get(key) != str(error):
                 _LOG.error("%s/%d cannot be opened: %s", topic, number, error)
             self._missing[key] = str(error)
-
-    def _open_blocking(self, topic: Topic, number: int, **archived: Any) -> Store:
-        name, folder = f"{topic}/{number}", self._directory.partition(topic, number).folder
-        cap, is_new = self._cap(name), not folder.is_dir()
-        if cap is not None and is_new and not cap.enter():
-            self._turned_away = time.monotonic()
-            text = f"retention.size_cap leaves no room for the new topic {name}"
-            raise StoreFull(text, retry_after_s=5.0)
-        try:
-            store = self._opened(topic, folder, name, cap, archived)
-        except (PenstockError, OSError):
-            if is_new:
-                # Nobody has had the store: no message is in it, and no answer was given for one.
-                _remove_new(folder)
-            raise
-        self._tell(store)  # before its log grows: see `DeliveredFile.tell`
-        return store
-
-    def _tell(self, store: Store) -> Taken | None:
-        """Acknowledges what the pipeline has of it; how far that is."""
-        try:
-            delivered = self._delivered.read()
-            self._delivered.tell([store])
-        except (OSError, PenstockError) as error:
-            _LOG.error("%s: what the pipeline has is not acknowledged: %s", store.name, error)
-            return None
-        return None if delivered is None else delivered.through.get(store.name)
-
-    def _opened(
-        self, topic: Topic, folder: Path, name: str, cap: SizeCap | None, archived: dict[str, Any]
-    ) -> Store:
-        signal = _signal_of(topic)
-        assert signal is not None
-        store = Store.open(
-            folder,
-            self._settings,
-            name=name,
-            decoder=self._decoders[signal],
-            budget=cap,
-            env=Environment(metrics=self._metrics),
-            make_room=self._make_room,
-            registered=_own_subscribers(self._config),
-            **archived,
-        )
-        for problem in store.problems:
-            _LOG.error("%s: %s", name, problem)
-        return store
 
     def make_room(self, size: int) -> bool:
         """Lets the oldest segment of all stores go, and more of its store; False where none may.
@@ -450,30 +338,9 @@ class Stores:
     def _segments(self) -> list[tuple[Store, tuple[SegmentInfo, ...]]]:
         return [(store, found) for store in self.all() if (found := store.segments)]
 
-    def _cap(self, name: str) -> SizeCap | None:
-        """Its view of the one cap."""
-        cap = stores_cap(self._config)
-        if cap is None:
-            return None
-        borrows = self._config.retention.size_cap_sharing == "fair"
-        return SizeCap(self._directory.root / LEDGER, cap, key=name, borrows=borrows)
-
-
-def _own_subscribers(config: Config) -> tuple[str, ...]:
-    """Who takes data from every store, and must miss no segment of it."""
-    return (LAKE,) if config.lake.enabled else ()
-
 
 def _asleep(key: Key, store: Store, told: Taken | None) -> Asleep:
     return Asleep(store.name, len(store.segments), told, describe(*key, store))
-
-
-def _remove_new(folder: Path) -> None:
-    """With the folders of its topic and its namespace, where they have nothing else."""
-    shutil.rmtree(folder, ignore_errors=True)
-    with contextlib.suppress(OSError):
-        folder.parent.rmdir()
-        folder.parent.parent.rmdir()
 
 
 async def _until_fewer(store: Store, segments: int) -> None:
@@ -482,7 +349,3 @@ async def _until_fewer(store: Store, segments: int) -> None:
         async with asyncio.timeout(_GONE_S):
             while len(store.segments) >= segments:
                 await asyncio.sleep(0.02)
-
-
-def _signal_of(topic: Topic) -> Signal | None:
-    return next((signal for signal in Signal if signal.value == topic.name), None)

@@ -1,4 +1,4 @@
-"""`/api/v1/query` and `/api/v1/traces/{trace_id}`."""
+"""`/api/v1/query`, `/api/v1/traces/{trace_id}` and `/api/v1/hot-snapshot`."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ import json
 import re
 from typing import TYPE_CHECKING, Any, Final
 
+from penstock.model.clock import SystemClock
 from penstock.server.auth import Role
-from penstock.server.receiving.bodies import ClientGone
+from penstock.server.http.bodies import ClientGone
 from penstock.server.refusals import Cause, Refusal
 from penstock.server.web.routing import JSON, Response, Route
 
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
 ARROW_STREAM: Final = "application/vnd.apache.arrow.stream"
 TIERS: Final = ("hot", "warm", "cold")
 QUESTION_BYTES: Final = 1024 * 1024
+FRESH_S: Final = 1.0
+"""A snapshot is given to everybody who asks within this time after it was taken."""
+_LONGEST_S: Final = 600.0
 _TRACE_ID: Final = re.compile(r"[0-9a-f]{32}")
 
 
@@ -50,7 +54,7 @@ class QueryApi:
         trace_id = request.parameters["trace_id"].lower()
         if not _TRACE_ID.fullmatch(trace_id):
             raise Refusal(Cause.INVALID, "a trace id is 32 hexadecimal digits")
-        partial = partial_of(request.query.get("partial", "false"))
+        partial = _partial_of(request.query.get("partial", "false"))
         question = {"kind": "trace", "trace_id": trace_id, "tiers": TIERS, "partial": partial}
         answer = await self._ask(request, question)
         if not answer.document["found"]:
@@ -70,6 +74,45 @@ class QueryApi:
         finally:
             asking.cancel()
             leaving.cancel()
+
+
+class SnapshotApi:
+    """Takes one at a time, in a process that answers queries; calls that come together share it."""
+
+    def __init__(self, queries: Queries) -> None:
+        self._queries = queries
+        self._clock = SystemClock()
+        self._taking: dict[bool, asyncio.Task[bytes]] = {}
+        self._taken: dict[bool, tuple[float, bytes]] = {}
+        """Partial ones apart: they are for those alone who ask for them."""
+        self._turn = asyncio.Lock()
+
+    def routes(self) -> list[Route]:
+        """What it answers."""
+        return [Route("POST", "/api/v1/hot-snapshot", self._snapshot, (Role.QUERY,))]
+
+    async def _snapshot(self, request: Request) -> Response:
+        if request.namespaces is not None:
+            text = "a snapshot has the rows of every namespace, and these are not all"
+            raise Refusal(Cause.FORBIDDEN, text)
+        partial = _partial_of(request.query.get("partial", "false"))
+        taken = self._taken.get(partial)
+        if taken is not None and self._clock.monotonic() - taken[0] < FRESH_S:
+            return Response(200, taken[1])
+        if partial not in self._taking:
+            self._taking[partial] = asyncio.create_task(self._take(partial))
+        # Shielded: one client that goes away does not take it from the others.
+        return Response(200, await asyncio.shield(self._taking[partial]))
+
+    async def _take(self, partial: bool) -> bytes:
+        try:
+            async with self._turn:  # both kinds write the same file
+                question = {"kind": "snapshot", "partial": partial}
+                answer = await self._queries.ask(question, _LONGEST_S)
+            self._taken[partial] = self._clock.monotonic(), answer.body
+            return answer.body
+        finally:
+            del self._taking[partial]
 
 
 def _question(body: bytes) -> dict[str, Any]:
@@ -93,7 +136,7 @@ def _question(body: bytes) -> dict[str, Any]:
     return {"sql": asked["sql"], "tiers": list(tiers), "partial": asked.get("partial", False)}
 
 
-def partial_of(text: str) -> bool:
+def _partial_of(text: str) -> bool:
     """`?partial=true` in an address."""
     if text not in {"true", "false"}:
         raise Refusal(Cause.INVALID, "partial is true or false")

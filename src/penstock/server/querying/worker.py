@@ -23,7 +23,7 @@ from penstock.model.errors import (
     QueryTooSlow,
 )
 from penstock.server.configuration import config as configuration
-from penstock.server.logs import set_up_logging
+from penstock.server.log_lines import set_up_logging
 
 if TYPE_CHECKING:
     from collections.abc import Callable

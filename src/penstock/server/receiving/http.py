@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from penstock.otel.signals import Signal
 from penstock.server.auth import namespace_of
+from penstock.server.http.answers import JSON, PROTOBUF, refuse, send_answer
+from penstock.server.http.bodies import Body, ClientGone
+from penstock.server.http.head import announces_body, headers_of, holds_body_back, kind_in
 from penstock.server.places import Client
-from penstock.server.receiving.bodies import Body, ClientGone
 from penstock.server.receiving.checking import Arrived
 from penstock.server.receiving.compression import unpacking
-from penstock.server.receiving.heads import announces_body, headers_of, holds_body_back, kind_in
-from penstock.server.refusals import Cause, Refusal, as_json, refusal_for
+from penstock.server.refusals import Cause, Refusal, refusal_for
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -29,8 +30,6 @@ if TYPE_CHECKING:
     Send = Callable[[dict[str, Any]], Awaitable[None]]
 
 _LOG = logging.getLogger(__name__)
-PROTOBUF: Final = "application/x-protobuf"
-JSON: Final = "application/json"
 PATHS: Final = {signal.http_path: signal for signal in Signal}
 """All that is answered on the port."""
 
@@ -65,7 +64,7 @@ class OtlpHttp:
                 await refuse(send, refusal, kind, lambda: body.linger(refusal, self._limits))
         else:
             # Everything that was announced has come, and is durable or was refused by name.
-            await _send(send, 200, kind, answer)
+            await send_answer(send, 200, kind, answer)
 
     async def _answer(self, scope: Scope, body: Body, headers: dict[str, str], kind: str) -> bytes:
         signal = PATHS.get(scope["path"])
@@ -94,51 +93,6 @@ class OtlpHttp:
 def _client(scope: Scope, identity: str) -> Client:
     host, port = scope.get("client") or ("", 0)
     return Client.of(identity, f"{host}:{port}")
-
-
-async def refuse(
-    send: Send, refusal: Refusal, kind: str, linger: Callable[[], Awaitable[None]] | None = None
-) -> None:
-    """Answers with the status, in protobuf where the request is.
-
-    `linger`: the rest of the body has not come; the connection is closed, after this.
-    """
-    extra = []
-    if refusal.retry_after_header is not None:
-        extra.append((b"retry-after", refusal.retry_after_header.encode()))
-    if refusal.cause is Cause.WRONG_METHOD:
-        extra.append((b"allow", b"POST"))
-    if refusal.cause is Cause.UNAUTHENTICATED:
-        extra.append((b"www-authenticate", b"Bearer"))
-    if linger is not None:
-        extra.append((b"connection", b"close"))
-    status = refusal.status()
-    is_protobuf = kind == PROTOBUF
-    body = status.SerializeToString() if is_protobuf else json.dumps(as_json(status)).encode()
-    await _send(
-        send, refusal.cause.http_status, PROTOBUF if is_protobuf else JSON, body, extra, linger
-    )
-
-
-async def _send(
-    send: Send,
-    status: int,
-    kind: str,
-    body: bytes,
-    extra: list[tuple[bytes, bytes]] | None = None,
-    linger: Callable[[], Awaitable[None]] | None = None,
-) -> None:
-    headers = [
-        (b"content-type", kind.encode()),
-        (b"content-length", str(len(body)).encode()),
-        *(extra or []),
-    ]
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    if linger is not None:
-        await send({"type": "http.response.body", "body": body, "more_body": True})
-        await linger()
-        body = b""
-    await send({"type": "http.response.body", "body": body})
 
 
 def _json_response(signal: Signal, rejected: int, message: str) -> bytes:

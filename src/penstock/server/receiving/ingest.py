@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from penstock.model.errors import PenstockError
 from penstock.server.refusals import Cause, Refusal, refusal_of
 
 if TYPE_CHECKING:
+    from contextlib import AbstractAsyncContextManager
+    from pathlib import Path
+
     from penstock.log.commit import Append
     from penstock.otel.signals import Signal
     from penstock.server.configuration.config import Limits
-    from penstock.server.keeping.stores import Stores
     from penstock.server.receiving.checker import Checked
     from penstock.server.receiving.repeats import Repeats, Storing
-    from penstock.store import Store
 
 _LOG = logging.getLogger(__name__)
 PATIENCE_S: Final = 2.0
@@ -31,11 +32,36 @@ class WayIn(Protocol):
         ...
 
 
+class Appendable(Protocol):
+    """Where requests of one topic become durable; for the process that receives, its log."""
+
+    @property
+    def folder(self) -> Path:
+        """Where it is, by which requests that come again are known."""
+        ...
+
+    async def append_async(self, message: bytes, *, timeout: float | None = None) -> Append:
+        """Its turn in the next group commit."""
+        ...
+
+
+class Topics(Protocol):
+    """All that receiving knows of who keeps what it has taken."""
+
+    def using(self, namespace: str, signal: Signal) -> AbstractAsyncContextManager[Appendable]:
+        """The one of a topic, which stays open for so long; Refusal where there is none."""
+        ...
+
+    def check_owner(self, topic: Any) -> None:
+        """Fenced where another owner has the topic, or may have. Last before an answer."""
+        ...
+
+
 class Ingest:
     """One worker's way in. A cancelled request is stored whole or not at all."""
 
-    def __init__(self, stores: Stores, repeats: Repeats, limits: Limits) -> None:
-        self._stores = stores
+    def __init__(self, topics: Topics, repeats: Repeats, limits: Limits) -> None:
+        self._topics = topics
         self._repeats = repeats
         self._left: set[asyncio.Task[None]] = set()
         self._left_bytes = 0
@@ -50,26 +76,27 @@ class Ingest:
         if not checked.records:
             return
         try:
-            async with self._stores.using(namespace, signal) as store:
-                await self._store(signal, store, checked.data)
+            async with self._topics.using(namespace, signal) as topic:
+                await self._store(signal, topic, checked.data)
         except PenstockError as error:
             raise refusal_of(error) from error
 
-    async def _store(self, signal: Signal, store: Store, data: bytes) -> None:
+    async def _store(self, signal: Signal, topic: Appendable, data: bytes) -> None:
         """Goes on when the client has gone: its retry must find that the request is stored."""
-        storing = await self._repeats.begin(signal, store.folder, data)
+        storing = await self._repeats.begin(signal, topic.folder, data)
         if storing is None:
             return
         stored = left = False
         try:
-            append = await store.append_async(data, timeout=PATIENCE_S)
+            append = await topic.append_async(data, timeout=PATIENCE_S)
             try:
                 await append.durable
             except asyncio.CancelledError:
                 left = True
                 self._leave(storing, append, len(data))
                 raise
-            self._stores.check_owner(store)
+            # What is answered now is on disk, and the topic was still ours after it was.
+            self._topics.check_owner(topic)
             stored = True
         finally:
             if not left:

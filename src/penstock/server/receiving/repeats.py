@@ -23,9 +23,11 @@ import hashlib
 import logging
 import os
 import struct
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from penstock.model.errors import Damaged, UnsupportedVersion
+from penstock.server.capping import tables_cap
 from penstock.storage.access import file_mode
 
 if TYPE_CHECKING:
@@ -34,7 +36,7 @@ if TYPE_CHECKING:
 
     from penstock.model.clock import Clock
     from penstock.otel.signals import Signal
-    from penstock.server.configuration.config import Dedupe
+    from penstock.server.configuration.config import Config, Dedupe
 
 _LOG = logging.getLogger(__name__)
 NAME: Final = "repeats.tbl"
@@ -225,6 +227,14 @@ class Tables:
 
 def _path(first: Path, level: int) -> Path:
     return first.with_stem(f"{first.stem}-{level}") if level else first
+
+
+def bounded_dedupe(config: Config) -> Dedupe:
+    """As many requests are remembered as the tables' part of `retention.size_cap` has room for."""
+    cap = tables_cap(config)
+    if cap is None:
+        return config.dedupe
+    return replace(config.dedupe, entries=min(config.dedupe.entries, cap // ENTRY_BYTES))
 
 
 def remove_unused(root: Path, settings: Dedupe) -> None:

@@ -1,4 +1,4 @@
-"""The web port: health and metrics, and what is known of the workers."""
+"""What the workers know of themselves: health, metrics, status, topics and subscribers."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from penstock.server.web.exposition import children_page, merge, pipeline_page
 from penstock.server.web.routing import Response, Route
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from penstock.children.guarding import Guarded
     from penstock.server.configuration.config import Config
-    from penstock.server.querying.queries import Queries
     from penstock.server.web.routing import Request
 
 TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
 _FLUSH_S: Final = 60.0
 _ANSWER_S: Final = 5.0
+_READERS: Final = (Role.QUERY, Role.SUBSCRIBE, Role.ADMIN)
 _FOR_ALL: Final = ("worker", "pressure", "disk_full")
 """What anybody may know of a worker: why requests are put off, and nothing of others' data."""
 
@@ -37,11 +37,11 @@ class Admin:
         config: Config,
         workers: Sequence[Guarded],
         flight: Guarded | None = None,
-        queries: Queries | None = None,
+        query_restarts: Callable[[], int] = lambda: 0,
     ) -> None:
         self._config = config
         self._flight = flight
-        self._queries = queries
+        self._query_restarts = query_restarts
         self._workers = workers
 
     def routes(self) -> list[Route]:
@@ -99,7 +99,7 @@ class Admin:
     def _restarts(self, reports: list[dict[str, Any]]) -> Counter[str]:
         restarts = Counter({"worker": sum(child.restarts for child in self._workers)})
         restarts["flight"] = 0 if self._flight is None else self._flight.restarts
-        restarts["query"] = 0 if self._queries is None else self._queries.restarts
+        restarts["query"] = self._query_restarts()
         for report in reports:
             restarts.update(report.get("restarts", {}))
         return restarts
@@ -121,3 +121,60 @@ class Admin:
         if self._flight is not None and await self._flight.ask("ping", _ANSWER_S) is None:
             problems.append(f"{self._flight.title} does not answer")
         return list(dict.fromkeys(problems))  # what ails all of them is said once
+
+
+class TopicsApi:
+    """Answers from what the workers know at this moment."""
+
+    def __init__(self, workers: Sequence[Guarded]) -> None:
+        self._workers = workers
+
+    def routes(self) -> list[Route]:
+        """What it answers."""
+        return [
+            Route("GET", "/api/v1/topics", self._topics, _READERS),
+            Route("GET", "/api/v1/subscribers", self._subscribers, _READERS),
+        ]
+
+    async def _topics(self, request: Request) -> Response:
+        topics, warnings = await self._look(request)
+        shown = [{**topic, **_summary(topic["subscribers"])} for topic in topics]
+        return Response.of({"topics": shown, "warnings": warnings})
+
+    async def _subscribers(self, request: Request) -> Response:
+        topics, warnings = await self._look(request)
+        shown = [
+            {
+                "topic": topic["topic"],
+                "partition": topic["partition"],
+                "subscriber": each["name"],
+                **{name: value for name, value in each.items() if name != "name"},
+            }
+            for topic in topics
+            for each in topic["subscribers"]
+        ]
+        return Response.of({"subscribers": shown, "warnings": warnings})
+
+    async def _look(self, request: Request) -> tuple[list[dict[str, Any]], list[str]]:
+        """The topics that the request may see; a worker that does not answer is named."""
+        asked = [child.ask("topics", _ANSWER_S) for child in self._workers]
+        answers = list(zip(self._workers, await asyncio.gather(*asked), strict=True))
+        seen = request.namespaces
+        topics = [
+            topic
+            for _, answer in answers
+            for topic in (answer or {}).get("topics", [])
+            if seen is None or topic["namespace"] in seen
+        ]
+        silent = [child.title for child, answer in answers if "topics" not in (answer or {})]
+        warnings = [f"{title} does not answer; its part is missing" for title in silent]
+        return sorted(topics, key=lambda t: (t["topic"], t["partition"])), warnings
+
+
+def _summary(subscribers: list[dict[str, Any]]) -> dict[str, Any]:
+    """Of all subscribers of a partition; the lag is that of the slowest."""
+    return {
+        "subscribers": len(subscribers),
+        "lag_segments": max((each["lag_segments"] for each in subscribers), default=0),
+        "lag_bundles": max((each["lag_bundles"] for each in subscribers), default=0),
+    }

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qsl
 
 from penstock.server.auth import NOBODY, Caller, Role, Standing, namespace_of
-from penstock.server.receiving.bodies import Body, ClientGone
-from penstock.server.receiving.heads import Headers, announces_body, headers_of, holds_body_back
+from penstock.server.http.bodies import Body, ClientGone
+from penstock.server.http.head import Headers, announces_body, headers_of, holds_body_back
 from penstock.server.refusals import Cause, Refusal, as_json, refusal_for
 
 if TYPE_CHECKING:

@@ -29,7 +29,7 @@ from penstock.model.errors import (
 from penstock.model.topics import Topic
 from penstock.server.flight.deliveries import ANSWERS, MOST_HELD, Deliveries
 from penstock.server.flight.hot_stream import HotStream
-from penstock.server.keeping.registrations import MAY_REGISTER, TOO_MANY
+from penstock.server.flight.registrations import MAY_REGISTER, TOO_MANY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -10,7 +10,6 @@ from penstock.model.errors import InvalidSetting
 from penstock.model.settings import KIB, MIB
 from penstock.model.units import show_size
 from penstock.otel.signals import Signal
-from penstock.server.receiving.repeats import ENTRY_BYTES
 from penstock.storage.files import OUT_OF_SPACE
 from penstock.store.budget import begin_ledger
 
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from penstock.model.settings import StoreSettings
-    from penstock.server.configuration.config import Config, Dedupe
+    from penstock.server.configuration.config import Config
     from penstock.storage import DataDirectory
 
 _LOG = logging.getLogger(__name__)
@@ -67,13 +66,10 @@ def stores_cap(config: Config) -> int | None:
     return None if cap is None else cap - cap // _TABLES
 
 
-def capped_dedupe(config: Config) -> Dedupe:
-    """As many requests are remembered as the tables' part of the cap has room for."""
+def tables_cap(config: Config) -> int | None:
+    """What the tables of remembered requests may take together; the rest is for the stores."""
     cap = config.retention.size_cap
-    if cap is None:
-        return config.dedupe
-    most = (cap // _TABLES - _ROUNDING_BYTES) // ENTRY_BYTES
-    return replace(config.dedupe, entries=min(config.dedupe.entries, most))
+    return None if cap is None else cap // _TABLES - _ROUNDING_BYTES
 
 
 def _part(cap: int, parts: int) -> int:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import httptools
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
-from penstock.server.web.sites import HEADERS
+from penstock.server.http.sites import HEADERS
 
 if TYPE_CHECKING:
     import asyncio

@@ -15,8 +15,9 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.model.printable import printable
-from penstock.server.receiving.bodies import Body
-from penstock.server.receiving.heads import holds_body_back, kind_in
+from penstock.server.http.answers import refuse
+from penstock.server.http.bodies import Body
+from penstock.server.http.head import holds_body_back, kind_in
 from penstock.server.refusals import Cause, Refusal
 
 if TYPE_CHECKING:
@@ -59,8 +60,6 @@ class OwnSites:
         if refusal is None:
             await self._app(scope, receive, send)
             return
-        from penstock.server.receiving.http import refuse
-
         body = Body(receive, held_back=holds_body_back(scope))
         names = {name for name, _ in scope["headers"]}
         comes = not names.isdisjoint({b"content-length", b"transfer-encoding"})

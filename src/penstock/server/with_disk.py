@@ -1,86 +1,43 @@
-"""What a worker does with requests that have come in: stores on this disk, or the buffer.
+"""A worker with a disk: its partition of every topic, from the request to the subscriber.
 
-StoreKeeping    logs, open segments and sealed ones, in the data directory
-BufferKeeping   the queue on object storage (`buffer`)
+Puts together what receives (`receiving`), what keeps (`keeping`) and what answers others about hot
+rows (`flight`); they know of each other what is said here.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from collections import deque
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
 from penstock.model.clock import SystemClock
 from penstock.otel.signals import Signal
-from penstock.server.flight.of_worker import WorkerFlight
-from penstock.server.keeping.capping import capped_dedupe
+from penstock.server.flight.worker_socket import WorkerFlight
 from penstock.server.keeping.decoding import DecoderProcess, RemoteDecoder
-from penstock.server.keeping.rates import Rates
+from penstock.server.keeping.opening import Opener
 from penstock.server.keeping.stores import Stores
 from penstock.server.receiving.ingest import Ingest
-from penstock.server.receiving.repeats import Repeats
-from penstock.storage import DataDirectory
+from penstock.server.receiving.repeats import Repeats, bounded_dedupe
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable, Coroutine, Iterable
 
     from penstock.archive import Archiver
     from penstock.metrics import Metrics
+    from penstock.model.clock import Clock
     from penstock.server.configuration.config import Config
     from penstock.server.receiving.ingest import WayIn
+    from penstock.store import Store
     from penstock.store.decoding import Decoder
 
 _LOG = logging.getLogger(__name__)
 _TRY_AGAIN_S: Final = 2.0
 _LOOK_S: Final = 1.0
-
-
-class Keeping(Protocol):
-    """One worker's. All of it belongs to one event loop."""
-
-    way_in: WayIn
-
-    async def open(self, report: Callable[[], dict[str, Any]]) -> None:
-        """Recovers what was left; `report` is what others may ask for."""
-        ...
-
-    async def close(self) -> None:
-        """Everything that was taken is durable and in order."""
-        ...
-
-    async def flush(self) -> None:
-        """As `close`, and goes on."""
-        ...
-
-    def background(self) -> list[Coroutine[Any, Any, None]]:
-        """What goes on until it is closed."""
-        ...
-
-    def sample(self) -> None:
-        """Looks at itself, now and then."""
-        ...
-
-    def make_room(self, size: int) -> bool:
-        """The disk lacks so many bytes: lets the oldest go where it may; False where it may not."""
-        ...
-
-    def failures(self) -> list[str]:
-        """What cannot be used at present, and why."""
-        ...
-
-    def restarts(self) -> dict[str, int]:
-        """How often a process that works for it had to be replaced, by what it is."""
-        ...
-
-    def report(self) -> dict[str, Any]:
-        """For whoever asks how it is."""
-        ...
-
-    def topics(self) -> list[dict[str, Any]]:
-        """What it holds, and who reads it."""
-        ...
+WINDOW_S: Final = 10.0
+"""Of the rates."""
 
 
 def _archiver(config: Config, metrics: Metrics) -> Archiver | None:
@@ -91,7 +48,7 @@ def _archiver(config: Config, metrics: Metrics) -> Archiver | None:
     return archiver_of(config, metrics)
 
 
-class StoreKeeping:
+class WithDisk:
     """A partition of every topic, on this disk."""
 
     def __init__(self, config: Config, number: int, metrics: Metrics) -> None:
@@ -101,11 +58,10 @@ class StoreKeeping:
         decoders: dict[Signal, Decoder] = {
             each: RemoteDecoder(self._decoder, each) for each in Signal
         }
-        directory = DataDirectory(config.data_dir)
-        archiver = _archiver(config, metrics)
-        self._stores = Stores(directory, number, config, decoders, metrics, archiver)
+        opener = Opener(config, decoders, metrics, _archiver(config, metrics))
+        self._stores = Stores(opener, number, config)
         self._rates = Rates(SystemClock())
-        self._repeats = Repeats(capped_dedupe(config), config.data_dir, SystemClock())
+        self._repeats = Repeats(bounded_dedupe(config), config.data_dir, SystemClock())
         self._flight: WorkerFlight | None = None
         self.way_in: WayIn = Ingest(self._stores, self._repeats, config.limits)
 
@@ -184,3 +140,34 @@ class StoreKeeping:
         while True:
             await asyncio.sleep(_LOOK_S)
             await self._stores.close_idle()
+
+
+class Rates:
+    """How much comes in a second, of late.
+
+    Looks at the ends of the logs now and then; requests do not count themselves.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._ends: dict[str, int] = {}
+        self._taken = 0
+        self._samples: deque[tuple[float, int]] = deque()
+
+    def sample(self, stores: Iterable[Store]) -> None:
+        """What has come since the last look; a log that is new is known from here on."""
+        for store in stores:
+            end = store.log.end_offset
+            self._taken += max(0, end - self._ends.get(store.name, end))
+            self._ends[store.name] = end
+        now = self._clock.monotonic()
+        self._samples.append((now, self._taken))
+        while now - self._samples[0][0] > WINDOW_S:
+            self._samples.popleft()
+
+    def report(self) -> dict[str, float]:
+        """Requests a second, over the last ten."""
+        if len(self._samples) < 2:
+            return {"requests_per_second": 0.0}
+        (begin, before), (end, after) = self._samples[0], self._samples[-1]
+        return {"requests_per_second": round((after - before) / max(end - begin, 1e-9), 3)}

@@ -27,7 +27,7 @@ _LOG = logging.getLogger(__name__)
 _TRY_AGAIN_S: Final = 2.0
 
 
-class BufferKeeping:
+class WithoutDisk:
     """Opens the queue, and goes on trying where the object store does not answer."""
 
     def __init__(self, config: Config, metrics: Metrics) -> None:

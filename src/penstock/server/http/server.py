@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import uvicorn
 
-from penstock.server.receiving.bodies import KEEPING_S, Body
-from penstock.server.receiving.heads import holds_body_back, kind_in
-from penstock.server.receiving.http_protocol import Bound, http_protocol
+from penstock.server.http.answers import refuse
+from penstock.server.http.bodies import KEEPING_S, Body
+from penstock.server.http.head import holds_body_back, kind_in
+from penstock.server.http.protocol import Bound, http_protocol
+from penstock.server.http.sites import HEADERS, OwnSites
 from penstock.server.refusals import Cause, Refusal
-from penstock.server.web.sites import HEADERS, OwnSites
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -58,8 +59,6 @@ class _Refusing:
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """ASGI."""
-        from penstock.server.receiving.http import refuse
-
         text = f"there are more than {self._limits.connections} connections"
         refusal = Refusal(Cause.UNAVAILABLE, text, retry_after_s=1.0)
         body = Body(receive, held_back=holds_body_back(scope))
