@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import random
-import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,7 +31,7 @@ PENSTOCK = "penstock"
 DISCARDING = "grpc.aio that throws them away"
 HTTP = "penstock over HTTP"
 REDIS = "Redis Streams, fsync always, behind grpc.aio"
-CLIENT = (sys.executable, str(Path(__file__).with_name("ingest_client.py")))
+CLIENT = str(Path(__file__).with_name("ingest_client.py"))
 MB = 1e6
 
 
@@ -219,7 +218,7 @@ class _Measured:
 
 
 def _send(plan: Plan) -> Tally:
-    tally = run_load(plan, command=CLIENT)
+    tally = run_load(plan, module=CLIENT)
     if tally.refused:
         raise RuntimeError(f"{tally.refused} requests were refused: {tally.first_refusal}")
     return tally

@@ -223,11 +223,9 @@ def main() -> None:
     try:
         import uvloop
     except ImportError:
-        runner = asyncio.Runner()
+        process.run(Client().new_sender)
     else:
-        runner = asyncio.Runner(loop_factory=uvloop.new_event_loop)
-    with runner:
-        runner.run(process.run(Client().new_sender))
+        process.run(Client().new_sender, uvloop.new_event_loop)
 
 
 if __name__ == "__main__":

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import pytest
 
+from penstock.children.asking import Child
+from penstock.children.frames import encode_document
 from penstock.load.fleet import PROCESS, run_load
 from penstock.load.plan import Plan
 from penstock.model.errors import PenstockError
 from penstock.otel.signals import Signal
 from tests.load.helpers import records
 from tests.load.receiver import Reply, receiver
-from tests.patience import PATIENCE_S
+from tests.patience import PATIENCE_S, until
 
 if TYPE_CHECKING:
     from penstock.load.tally import Tally
@@ -74,26 +73,25 @@ def test_nobody_there_is_said_at_once() -> None:
     with receiver() as server:
         url = server.url
     with pytest.raises(PenstockError, match="nobody answers at"):
-        run_load(plan(url), command=["no-such-program"])
+        run_load(plan(url), module="no_such_module")
 
 
 def test_process_that_dies_ends_the_run_and_the_others() -> None:
     """Whatever they do."""
-    code = "import json, time\nif json.loads(input())['number']: raise SystemExit(3)\n"
-    code += "print('{}', flush=True)\ntime.sleep(600)"
     with receiver() as server, pytest.raises(PenstockError, match="ended with 3"):
-        run_load(plan(server.url, processes=2), command=[sys.executable, "-c", code])
+        run_load(plan(server.url, processes=2), module="tests.load.dying")
 
 
 def test_process_ends_with_who_started_it() -> None:
     """The end of its stdin is the end of its work."""
     with receiver() as server:
         orders = {"plan": asdict(plan(server.url, seconds=600.0, spans=None)), "number": 0}
-        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-        with subprocess.Popen(PROCESS, **pipes) as process:  # type: ignore[call-overload]
-            process.stdin.write(json.dumps(orders) + "\n" + "{}\n")
-            process.stdin.flush()
-            assert json.loads(process.stdout.readline()) == {"ready": True}
-            assert server.first.wait(PATIENCE_S)
-            process.stdin.close()
-            assert process.wait(PATIENCE_S) == 1
+        child = Child(PROCESS)
+        assert child.ask([encode_document(orders)], PATIENCE_S)
+        asking = child.ask_all([encode_document({"start": True})], PATIENCE_S)
+        next(asking)
+        assert server.first.wait(PATIENCE_S)
+        child._questions.close()
+        until(lambda: child.exit_code == 1)
+        asking.close()  # type: ignore[attr-defined]  # it is a generator
+        child.end()

@@ -29,6 +29,7 @@ _LOG = logging.getLogger(__name__)
 _PIPE_BYTES: Final = 1024 * 1024
 """As much as Linux grants everybody: fewer turns between the two processes."""
 _LOOK_S: Final = 0.2
+_LAST_STEPS_S: Final = 1.0
 _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 PIPES: Final[dict[str, Any]] = {
     "stdin": subprocess.PIPE,
@@ -50,8 +51,8 @@ class ChildTooLarge(ChildDied):
 
 
 def command(module: str) -> list[str]:
-    """How a child is started."""
-    return [sys.executable, "-m", module]
+    """How a child is started: a module by its name, or by its file."""
+    return [sys.executable, *([] if module.endswith(".py") else ["-m"]), module]
 
 
 def resident_bytes(pid: int | None = None) -> int:
@@ -207,7 +208,9 @@ class Child:
                 self._wait(self._readable)
                 continue
             if not size:
-                raise ChildDied("the process is no more")
+                with contextlib.suppress(subprocess.TimeoutExpired):  # it ends with a code
+                    self._process.wait(_LAST_STEPS_S)
+                raise ChildDied(f"the process ended with {self._process.returncode}")
             left = left[size:]
         return whole
 

@@ -2,32 +2,33 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-import json
 import socket
-import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
+from penstock.children.asking import Child, ChildDied
+from penstock.children.frames import decode_document, encode_document
 from penstock.load.plan import Endpoint
 from penstock.load.tally import Tally
 from penstock.model.errors import PenstockError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from penstock.load.plan import Plan
 
-PROCESS: Final = (sys.executable, "-m", "penstock.load.process")
+PROCESS: Final = "penstock.load.process"
 _CONNECT_S: Final = 5.0
-_LINE_BYTES: Final = 1024 * 1024
+_SILENT_S: Final = 60.0
+"""Each tells twice a second how far it is."""
 
 
 def run_load(
     plan: Plan,
     on_progress: Callable[[Tally], object] = lambda _: None,
-    command: Sequence[str] = PROCESS,
+    module: str = PROCESS,
 ) -> Tally:
     """What became of the plan; PenstockError where nobody listens or a process dies.
 
@@ -39,7 +40,7 @@ def run_load(
     except OSError as error:
         why = error.strerror or str(error)
         raise PenstockError(f"nobody answers at {endpoint.authority}: {why}") from None
-    return asyncio.run(_Fleet(plan, on_progress).run(command))
+    return _Fleet(plan, on_progress).run(module)
 
 
 class _Fleet:
@@ -47,55 +48,36 @@ class _Fleet:
         self._plan = plan
         self._on_progress = on_progress
         self._sent = [Tally() for _ in range(plan.processes)]
+        self._lock = threading.Lock()
 
-    async def run(self, command: Sequence[str]) -> Tally:
-        processes: list[asyncio.subprocess.Process] = []
-        try:
-            for number in range(self._plan.processes):
-                # Ctrl-C is this process's to handle.
-                processes.append(
-                    await asyncio.create_subprocess_exec(
-                        *command,
-                        stdin=asyncio.subprocess.PIPE,
-                        stdout=asyncio.subprocess.PIPE,
-                        limit=_LINE_BYTES,
-                        start_new_session=True,
-                    )
-                )
-                _write(processes[-1], {"plan": asdict(self._plan), "number": number})
-            for process in processes:
-                await _read(process)
-            for process in processes:
-                _write(process, {"start": True})
-            await asyncio.gather(*(self._follow(*each) for each in enumerate(processes)))
-        except BaseException:  # Ctrl-C too
-            for process in processes:
-                with contextlib.suppress(ProcessLookupError):
-                    process.kill()
-            raise
-        finally:
-            for process in processes:
-                await process.wait()
+    def run(self, module: str) -> Tally:
+        children = [Child(module) for _ in range(self._plan.processes)]
+        with ThreadPoolExecutor(len(children)) as threads:
+            try:
+                for work in (self._prepare, self._follow):
+                    list(threads.map(work, range(len(children)), children))
+            finally:  # after Ctrl-C too
+                for child in children:
+                    child.end()
         return Tally.together(self._sent)
 
-    async def _follow(self, number: int, process: asyncio.subprocess.Process) -> None:
-        while True:
-            document = await _read(process)
-            self._sent[number] = Tally.from_json(document.get("done") or document["sent"])
-            self._on_progress(Tally.together(self._sent))
-            if "done" in document:
-                return
+    def _prepare(self, number: int, child: Child) -> None:
+        orders = {"plan": asdict(self._plan), "number": number}
+        try:
+            child.ask([encode_document(orders)], _SILENT_S)
+        except ChildDied as error:
+            raise _ended(child) from error
+
+    def _follow(self, number: int, child: Child) -> None:
+        try:
+            for answer in child.ask_all([encode_document({"start": True})], _SILENT_S):
+                with self._lock:
+                    self._sent[number] = Tally.from_json(decode_document(answer[0])["sent"])
+                    self._on_progress(Tally.together(self._sent))
+        except ChildDied as error:
+            raise _ended(child) from error
 
 
-def _write(process: asyncio.subprocess.Process, document: dict[str, Any]) -> None:
-    assert process.stdin is not None
-    process.stdin.write(json.dumps(document).encode() + b"\n")
-
-
-async def _read(process: asyncio.subprocess.Process) -> dict[str, Any]:
-    assert process.stdout is not None
-    line = await process.stdout.readline()
-    if not line:
-        raise PenstockError(f"a sending process ended with {await process.wait()}")
-    document: dict[str, Any] = json.loads(line)
-    return document
+def _ended(child: Child) -> PenstockError:
+    child.end()
+    return PenstockError(f"a sending process ended with {child.exit_code}")

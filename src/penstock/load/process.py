@@ -2,22 +2,19 @@
 
     python -m penstock.load.process
 
-Takes a plan as a line of JSON on stdin and says on stdout when it is ready; begins with the next
-line, tells twice a second how far it is, and ends with what became of everything. The end of
-stdin before that is the end of whoever started it, and its own.
+The first question is a plan, answered when it is ready. It begins with the next, tells twice a
+second how far it is, and ends with what became of everything.
 """
 
 from __future__ import annotations
 
 import asyncio
 import itertools
-import json
-import os
-import sys
 import time
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
+from penstock.children.answering import begin
 from penstock.load.plan import Endpoint, Plan
 from penstock.load.rate import Pace
 from penstock.load.sender import Delivery
@@ -28,6 +25,7 @@ from penstock.model.clock import SystemClock
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from penstock.children.answering import Parent
     from penstock.load.sender import Sender
 
     NewSender = Callable[[Plan, Endpoint], Sender]
@@ -94,44 +92,30 @@ class Process:
             await asyncio.sleep(0)  # a unit may have nothing to send
 
 
-async def _obey(lines: asyncio.StreamReader, make: NewSender) -> None:
-    orders = json.loads(await lines.readline())
-    plan = Plan(**{**orders["plan"], "signals": tuple(orders["plan"]["signals"])})
-    process = Process(plan, orders["number"], make)
-    say({"ready": True})
-    if not await lines.readline():
-        return
+async def _send_all(process: Process, parent: Parent) -> None:
     running = asyncio.create_task(process.run())
-    orphaned = asyncio.create_task(lines.read())
     while not running.done():
-        await asyncio.wait([running, orphaned], timeout=TELL_S, return_when=asyncio.FIRST_COMPLETED)
-        if orphaned.done():
-            os._exit(1)
+        await asyncio.wait([running], timeout=TELL_S)
         if not running.done():
             process.look_at_clocks()
-            say({"sent": process.tally.to_json()})
+            parent.say({"sent": process.tally.to_json()})
     await running
-    say({"done": process.tally.to_json()})
+    parent.say({"sent": process.tally.to_json()})
+    parent.answer()
 
 
-async def run(make: NewSender = new_sender) -> None:
-    """From the first line of stdin to the end."""
-    lines = asyncio.StreamReader()
-    loop = asyncio.get_running_loop()
-    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin)
-    await _obey(lines, make)
-
-
-def say(document: dict[str, Any]) -> None:
-    """One line on stdout."""
-    sys.stdout.write(json.dumps(document) + "\n")
-    sys.stdout.flush()
-
-
-def main() -> None:
-    """The process."""
-    asyncio.run(run())
+def run(make: NewSender = new_sender, new_loop: Callable[[], Any] | None = None) -> None:
+    """From the first question to the end."""
+    parent = begin()
+    questions = parent.documents()
+    orders = next(questions)
+    plan = Plan(**{**orders["plan"], "signals": tuple(orders["plan"]["signals"])})
+    process = Process(plan, orders["number"], make)
+    parent.say({"ready": True})
+    next(questions)
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        runner.run(_send_all(process, parent))
 
 
 if __name__ == "__main__":
-    main()
+    run()
