@@ -23,6 +23,7 @@ from penstock.server.auth import Gate
 from penstock.server.configuration.config import Limits
 from penstock.server.receiving.admission import Admission
 from penstock.server.receiving.grpc import OtlpGrpc, options
+from penstock.server.receiving.ingest import Intake
 from penstock.server.refusals import Cause, Refusal
 from tests.server.asgi import FakeChecks, FakeIngest
 from tests.server.running import PATIENCE_S
@@ -76,7 +77,7 @@ async def serving(folder: Path, tokens: Path | None, **limits: Any) -> AsyncIter
     ingest, admission = FakeIngest(), Admission(bounds, folder)
     server = grpc.aio.server(options=options(bounds))
     checks = FakeChecks(bounds)
-    otlp = OtlpGrpc(ingest, Gate(tokens), admission, checks, bounds)  # type: ignore[arg-type]
+    otlp = OtlpGrpc(Intake(ingest, Gate(tokens), admission, checks, bounds))  # type: ignore[arg-type]
     server.add_generic_rpc_handlers(otlp.handlers())
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()

@@ -21,6 +21,7 @@ from penstock.server.auth import Gate
 from penstock.server.configuration.config import Limits
 from penstock.server.receiving.admission import Admission
 from penstock.server.receiving.http import OtlpHttp
+from penstock.server.receiving.ingest import Intake
 from penstock.server.refusals import Cause, Refusal
 from tests.otel.samples import full_request
 from tests.server.asgi import END, FakeChecks, FakeIngest, call
@@ -43,7 +44,7 @@ class Http:
         self.admission = Admission(bounds, folder)
         self.checks = FakeChecks(bounds)
         ways = (self.ingest, Gate(tokens), self.admission, self.checks, bounds)
-        self.app = OtlpHttp(*ways)  # type: ignore[arg-type]
+        self.app = OtlpHttp(Intake(*ways))  # type: ignore[arg-type]
 
     def ask(self, method: str, path: str, **more: Any) -> Answer | None:
         """A request."""

@@ -32,6 +32,7 @@ from penstock.server.receiving.admission import SAMPLE_S, Admission
 from penstock.server.receiving.checking import Checks
 from penstock.server.receiving.grpc import OtlpGrpc, options
 from penstock.server.receiving.http import OtlpHttp
+from penstock.server.receiving.ingest import Intake
 from penstock.server.tasks import watched
 from penstock.server.with_disk import WithDisk
 
@@ -108,11 +109,13 @@ class Worker:
         self._admission = Admission(config.limits, disk)
         self._gate = Gate(config.auth.tokens_file)
         self._checks = Checks(config.limits, config.answer_deadline)
-        ways = (self._behind.way_in, self._gate, self._admission, self._checks, config.limits)
+        intake = Intake(
+            self._behind.way_in, self._gate, self._admission, self._checks, config.limits
+        )
         self._certificates = certificates_of(config.tls)
-        http = OtlpHttp(*ways)
+        http = OtlpHttp(intake)
         self._http = http_server(http, config, self._certificates, answers_half_closed=True)
-        self._otlp_grpc = OtlpGrpc(*ways)
+        self._otlp_grpc = OtlpGrpc(intake)
         self._grpc: grpc.aio.Server | None = None
         self._tasks: list[asyncio.Task[None]] = []
 

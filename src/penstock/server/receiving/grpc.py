@@ -21,11 +21,8 @@ from penstock.server.refusals import MESSAGE_CHARACTERS, Cause, Refusal, refusal
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from penstock.server.auth import Gate
     from penstock.server.configuration.config import Limits
-    from penstock.server.receiving.admission import Admission
-    from penstock.server.receiving.checking import Checks
-    from penstock.server.receiving.ingest import WayIn
+    from penstock.server.receiving.ingest import Intake
 
 _LOG = logging.getLogger(__name__)
 _STATUS_DETAILS: Final = "grpc-status-details-bin"
@@ -39,15 +36,10 @@ _CODES: Final = {code.value[0]: code for code in grpc.StatusCode}
 class OtlpGrpc:
     """The `Export` methods of the three services."""
 
-    def __init__(
-        self, ingest: WayIn, gate: Gate, admission: Admission, checks: Checks, limits: Limits
-    ) -> None:
-        self._ingest = ingest
-        self._checks = checks
-        self._admission = admission
-        self._gate = gate
-        self._limits = limits
-        self._reading = _reading(limits)
+    def __init__(self, intake: Intake) -> None:
+        self._intake = intake
+        self._limits = intake.limits
+        self._reading = _reading(intake.limits)
 
     def handlers(self) -> list[grpc.GenericRpcHandler]:
         """One for each service."""
@@ -78,17 +70,15 @@ class OtlpGrpc:
 
     async def _answer(self, signal: Signal, context: Any) -> bytes:
         headers = dict(context.invocation_metadata() or ())
-        admitted = self._gate.admit(
+        admitted = self._intake.gate.admit(
             _text(headers.get("authorization")), _text(headers.get(NAMESPACE_HEADER))
         )
         client = Client.of(admitted.caller.identity, context.peer())
-        self._admission.check()
+        self._intake.admission.check()
         data = await self._receive(client, context)
-        with self._admission.hold(len(data), who=client.who) as grow:
+        with self._intake.admission.hold(len(data), who=client.who) as grow:
             arrived = Arrived(signal, data, unpacking_of(data))
-            checked = await self._checks.check(arrived, client, grow)
-            admitted.check()  # the message may have taken long to come
-            await self._ingest.take(signal, admitted.namespace, checked)
+            checked = await self._intake.take(arrived, admitted, client, grow)
         return signal.response(checked.rejected, checked.text)
 
     async def _receive(self, client: Client, context: Any) -> bytes:

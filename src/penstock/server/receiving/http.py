@@ -19,11 +19,7 @@ from penstock.server.refusals import Cause, Refusal, refusal_for
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from penstock.server.auth import Gate
-    from penstock.server.configuration.config import Limits
-    from penstock.server.receiving.admission import Admission
-    from penstock.server.receiving.checking import Checks
-    from penstock.server.receiving.ingest import WayIn
+    from penstock.server.receiving.ingest import Intake
 
     Scope = dict[str, Any]
     Receive = Callable[[], Awaitable[dict[str, Any]]]
@@ -37,14 +33,9 @@ PATHS: Final = {signal.http_path: signal for signal in Signal}
 class OtlpHttp:
     """`POST /v1/traces`, `/v1/logs` and `/v1/metrics`."""
 
-    def __init__(
-        self, ingest: WayIn, gate: Gate, admission: Admission, checks: Checks, limits: Limits
-    ) -> None:
-        self._ingest = ingest
-        self._checks = checks
-        self._admission = admission
-        self._gate = gate
-        self._limits = limits
+    def __init__(self, intake: Intake) -> None:
+        self._intake = intake
+        self._limits = intake.limits
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """ASGI."""
@@ -72,19 +63,17 @@ class OtlpHttp:
             raise Refusal(Cause.NOT_FOUND, f"nothing is at {scope['path']}")
         if scope["method"] != "POST":
             raise Refusal(Cause.WRONG_METHOD, f"{scope['method']} is not POST")
-        admitted = self._gate.admit(headers.get("authorization"), namespace_of(headers))
+        admitted = self._intake.gate.admit(headers.get("authorization"), namespace_of(headers))
         if kind not in (PROTOBUF, JSON):
             raise Refusal(Cause.UNSUPPORTED, f"{kind!r} is neither {PROTOBUF} nor {JSON}")
         if not announces_body(headers):
             raise Refusal(Cause.NO_LENGTH, "neither Content-Length nor chunks: where does it end?")
         unpack = unpacking(headers.get("content-encoding", ""))
         limits, client = self._limits, _client(scope, admitted.caller.identity)
-        with self._admission.hold(who=client.who) as grow:
+        with self._intake.admission.hold(who=client.who) as grow:
             data = await body.within(headers, limits.request, limits.timeout, grow)
             arrived = Arrived(signal, data, unpack, is_json=kind == JSON)
-            checked = await self._checks.check(arrived, client, grow)
-            admitted.check()  # the body may have taken long to come
-            await self._ingest.take(signal, admitted.namespace, checked)
+            checked = await self._intake.take(arrived, admitted, client, grow)
         if kind == PROTOBUF:
             return signal.response(checked.rejected, checked.text)
         return _json_response(signal, checked.rejected, checked.text)

@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from penstock.model.errors import PenstockError
 from penstock.server.refusals import Cause, Refusal, refusal_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from contextlib import AbstractAsyncContextManager
     from pathlib import Path
 
     from penstock.log.commit import Append
     from penstock.otel.signals import Signal
+    from penstock.server.auth import Admitted, Gate
     from penstock.server.configuration.config import Limits
+    from penstock.server.places import Client
+    from penstock.server.receiving.admission import Admission
     from penstock.server.receiving.checker import Checked
+    from penstock.server.receiving.checking import Arrived, Checks
     from penstock.server.receiving.repeats import Repeats, Storing
 
 _LOG = logging.getLogger(__name__)
@@ -55,6 +61,26 @@ class Topics(Protocol):
     def check_owner(self, topic: Any) -> None:
         """Fenced where another owner has the topic, or may have. Last before an answer."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class Intake:
+    """What the ports have in common: from a request that has come to one that is durable."""
+
+    way_in: WayIn
+    gate: Gate
+    admission: Admission
+    checks: Checks
+    limits: Limits
+
+    async def take(
+        self, arrived: Arrived, admitted: Admitted, client: Client, grow: Callable[[int], None]
+    ) -> Checked:
+        """Returns when it is durable, with what the client is to be told; Refusal: it is not."""
+        checked = await self.checks.check(arrived, client, grow)
+        admitted.check()  # the request may have taken long to come
+        await self.way_in.take(arrived.signal, admitted.namespace, checked)
+        return checked
 
 
 class Ingest:
