@@ -70,6 +70,31 @@ async def test_child_that_hangs_is_ended_and_started_again() -> None:
 
 
 @in_loop
+async def test_question_that_is_given_up_is_given_up() -> None:
+    """Its asker is cancelled, and nothing else is; a late answer is nobody's."""
+    async with guarded() as child:
+        asking = asyncio.create_task(child.ask("pid", PATIENCE_S))
+        await asyncio.sleep(0)
+        asking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+        assert await pid(child)
+        assert not child._waiting
+
+
+@in_loop
+async def test_one_watches_however_often_it_was_started_again() -> None:
+    """Whoever watched the last process is gone with it."""
+    async with guarded(deadline_s=0.5) as child:
+        for _ in range(3):
+            await pid(child)
+            await child.ask("die", PATIENCE_S)
+            await pid(child)
+        watching = [each for each in asyncio.all_tasks() if "_watch" in repr(each.get_coro())]
+        assert len(watching) == 1
+
+
+@in_loop
 async def test_child_that_is_to_stop_is_not_started_again() -> None:
     """Nobody is there to ask then."""
     async with guarded() as child:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
 import signal
 from collections.abc import AsyncIterator
@@ -125,6 +126,23 @@ async def test_request_that_kills_its_process_is_refused_for_good(
         with pytest.raises(Refusal, match="did not survive") as refused:
             await check(made, T, LARGE)
     assert refused.value.cause is Cause.INVALID
+
+
+@in_loop
+async def test_request_is_put_off_where_no_process_can_be_started(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It is not the request's fault: the client is to come again."""
+
+    def refuse(_: str) -> Any:
+        raise OSError(errno.EAGAIN, "no more processes")
+
+    monkeypatch.setattr(checking, "Child", refuse)
+    async with checks() as made:
+        with pytest.raises(Refusal, match="no more processes") as refused:
+            await check(made, T, LARGE)
+    assert refused.value.cause is Cause.UNAVAILABLE
+    assert refused.value.retry_after_s
 
 
 @in_loop

@@ -58,7 +58,7 @@ class Guarded:
         self._stops_in_order = stops_in_order
         self._process: Process | None = None
         self._ids = itertools.count()
-        self._waiting: dict[int, asyncio.Future[dict[str, Any]]] = {}
+        self._waiting: dict[int, asyncio.Future[dict[str, Any] | None]] = {}
         self._stopping = asyncio.Event()
 
     async def run(self) -> None:
@@ -89,9 +89,10 @@ class Guarded:
         try:
             self._say({"id": number, "ask": what})
             return await asyncio.wait_for(future, timeout_s)
-        except (TimeoutError, asyncio.CancelledError, OSError):
-            self._waiting.pop(number, None)
+        except (TimeoutError, OSError):
             return None
+        finally:
+            self._waiting.pop(number, None)
 
     def stop(self) -> None:
         """It is to end in order, and not to be started again."""
@@ -125,8 +126,8 @@ class Guarded:
             for task in (reading, watching):
                 task.cancel()
             for future in self._waiting.values():
-                future.cancel()
-            self._waiting.clear()
+                if not future.done():
+                    future.set_result(None)
         return code
 
     async def _read(self, process: Process) -> None:

@@ -98,7 +98,10 @@ class Pool:
             self._end_soon(child)
         if self.closed:
             raise PoolClosed("it is closed")
-        child = self._start()
+        try:
+            child = self._start()
+        except OSError as error:  # the machine has no process or memory for it at present
+            raise ChildNotReady(str(error)) from error
         try:
             if self._orders is not None:
                 await self._asked(child, self._orders, _START_S)

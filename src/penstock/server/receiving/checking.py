@@ -11,7 +11,7 @@ import asyncio
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from penstock.children.asking import Child, ChildDied, ChildSilent
-from penstock.children.pool import Pool, PoolClosed
+from penstock.children.pool import ChildNotReady, Pool, PoolClosed
 from penstock.model.settings import KIB, MIB
 from penstock.otel.large import may_be_dense
 from penstock.otel.validate import RequestLimits
@@ -135,6 +135,9 @@ class Checks:
         except PoolClosed:
             text = "the server is stopping"
             raise Refusal(Cause.UNAVAILABLE, text, retry_after_s=5.0) from None
+        except ChildNotReady as error:
+            text = f"it cannot be checked at present: {error}"
+            raise Refusal(Cause.UNAVAILABLE, text, retry_after_s=5.0) from None
         except ChildSilent:  # it may be the machine
             text = "checking it took too long"
             raise Refusal(Cause.UNAVAILABLE, text, retry_after_s=5.0) from None
@@ -149,7 +152,7 @@ class Checks:
         asked = question(signal, data, self._request_limits, is_json=is_json)
         try:
             return checked(await self._pool.ask(asked, self._deadline_s), data)
-        except (PoolClosed, ChildSilent):
+        except (PoolClosed, ChildNotReady, ChildSilent):
             raise
         except ChildDied:
             return checked(await self._pool.ask(asked, self._deadline_s), data)
