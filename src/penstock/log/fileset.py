@@ -296,6 +296,8 @@ class FileSet:
 
     def _finish(self) -> None:
         assert self._writer is not None
+        # Everything in it is synced, its seal included, before another file begins: recovery takes
+        # a file that another follows at its word.
         sealed = self._writer.seal(self._clock.wall_ns())
         with self._lock:
             self._sealed, self._writer = (*self._sealed, sealed), None

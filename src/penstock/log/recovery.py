@@ -120,7 +120,7 @@ class _Recovery:
             self._expect(first)
         if first < self._found.next_offset:  # a stray: the file before holds its offsets
             self._set_aside(path, "its offsets are in the file before it")
-            self._files.remove(path)
+            self._files.remove(path)  # the second name has been synced: nothing is deleted
             self._files.sync_folder(self._folder)
             return
         self._found.next_offset = first
@@ -204,6 +204,8 @@ class _Recovery:
             self._report(Lost(*lost, f"{gap.end_position - gap.position} bytes are damaged"))
         if damage:
             self._set_aside(path, "damaged frames")
+        # The copy is whole, sealed and synced, and what it could not take over has a second name:
+        # only now may it replace the file that readers and the next recovery rely on.
         self._files.rename(scratch, path)
         self._files.sync_folder(self._folder)
         seal = rebuilt.seal

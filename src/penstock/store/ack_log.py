@@ -153,6 +153,7 @@ class AckLog:
             self._writer.write(batch.messages, batch.size)  # where it is as good, but longer
             self.snapshot_bytes = self._writer.end
             return
+        # The new file stands under the name, synced, with all that the old one proved.
         old, self._writer = self._writer, writer
         self.snapshot_bytes = writer.end
         if old is not None:

@@ -264,6 +264,7 @@ class Filling:
         files = self._segments.files
         files.make_folder(self._aside_folder)
         path = self._aside_folder / f"{offset:020d}{ASIDE_SUFFIX}"
+        # Synced before it is passed over: what is sealed behind it lets the log forget it.
         write_atomically(files, path, message)
         self._metrics.count(names.STORE_SET_ASIDE)
         _LOG.error("message %d cannot be decoded and is kept in %s: %s", offset, path, problem)

@@ -266,6 +266,8 @@ class Hub:
             mine = feed.claims.get(place) is claim
             if mine or outcome is not Outcome.NACKED:
                 feed.claims.pop(place, None)
+            # The commit tells the subscriber that its answer is durable. Only with it does the
+            # state move, and only what every subscriber has settled there may be deleted.
             if place[0] in self._journal.state.segments:
                 commit = self._record(feed, outcome, *place)
             else:  # dropped, or others have answered for it: it is counted already

@@ -198,10 +198,11 @@ class _Recovery:
         names = self._files.names(self._segments)
         present = {seq for name in names if (seq := segment_seq_of(name)) is not None}
         for name in names:
-            if name.endswith(".tmp"):
+            if name.endswith(".tmp"):  # from before a rename: its messages are in the log
                 self._files.remove(self._segments / name)
         for seq in sorted(present - state.segments.keys()):
             if self._was_removed(seq):
+                # Its removal was durable before the file was touched: nobody waits for it.
                 self._files.remove(self._segments / segment_name(seq))
             else:
                 self._adopt(seq)
@@ -224,6 +225,7 @@ class _Recovery:
                 raise Damaged("it belongs to another store")
         except Damaged as error:
             self._report(name, f"unreadable, and kept as {name}.damaged: {error}")
+            # Before its number could be given out again: the next segment must not replace it.
             self._files.rename(self._segments / name, self._segments / f"{name}.damaged")
             self.found.state.next_seq = max(self.found.state.next_seq, seq + 1)
             return

@@ -63,6 +63,7 @@ class Registration:
             commit = self._journal.record(Registered(number, self._start_seq(start), name))
             self._hub.adopt(number)
             self._journal.compact()  # so that two files know of it
+        # Whoever is told of it relies on every bundle from now on: the name is synced first.
         self._wait_or_undo(commit, Unregistered(number))
         self._on_settled()  # what it does not want may now be nobody's
         return True
@@ -130,7 +131,7 @@ class Registration:
                     for first, count in runs(bits)
                 )
             )
-        commit.wait()
+        commit.wait()  # durable before anything goes for it
         self._on_settled()
         return sum(bits.bit_count() for bits in missing.values())
 

@@ -74,7 +74,7 @@ def repair_store(files: Files, folder: Path, clock: Clock) -> None:
             if lost is None:
                 events.append(Removed(Reason.LOST, info.segment_seq, info.end_offset))
             if events:
-                journal.record(*events).wait()
+                journal.record(*events).wait()  # durable before the next: a second run goes on here
 
 
 def _unreadable(files: Files, folder: Path, info: SegmentInfo) -> int | None:
