@@ -15,6 +15,7 @@ from pyspark.errors import SparkRuntimeException
 from penstock.cli import pipeline
 from penstock.pipeline import spark_session, stop_session
 from penstock.pipeline.flush import batch, stream
+from penstock.pipeline.flush.drive import reason_of
 from penstock.pipeline.flush.stream import only_pipeline
 from tests.cli.running import Answer, finish, run, start
 from tests.patience import until
@@ -175,7 +176,7 @@ def test_second_signal_is_obeyed_at_once() -> None:
 )
 def test_reason_is_what_was_raised_first(told: str, reason: str) -> None:
     """Our own words, or else the last of those that others have put around it."""
-    assert pipeline._reason(told) == reason
+    assert reason_of(told) == reason
 
 
 def test_what_spark_raises_is_one_sentence(data: Data, monkeypatch: pytest.MonkeyPatch) -> None:

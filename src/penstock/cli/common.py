@@ -22,7 +22,7 @@ from penstock.model.printable import printable, printable_lines
 from penstock.storage import DataDirectory
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from penstock.model.fields import Settings
     from penstock.storage import Partition
@@ -95,6 +95,16 @@ def grouped(name: str, make: Callable[..., Any], *options: Callable[[Any], Any])
         return functools.reduce(lambda inner, option: option(inner), reversed(options), called)
 
     return decorate
+
+
+@contextlib.contextmanager
+def installed(extra: str = "spark") -> Iterator[None]:
+    """One sentence where an import finds nothing."""
+    try:
+        yield
+    except ImportError as error:
+        name = (error.name or str(error)).partition(".")[0]
+        raise PenstockError(f"{name} is missing: pip install 'penstock[{extra}]'") from None
 
 
 def parse_topic(_: click.Context, __: click.Parameter, text: str | None) -> Topic | None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from penstock.cli.demo_parts import DemoClient, DemoServer, SpanId
-    from penstock.cli.pipeline import Flushing
+    from penstock.pipeline.flush.drive import Flushing
     from penstock.server.configuration.config import Config
     from penstock.tiers.cut import Tier
 
@@ -145,8 +145,7 @@ class _Tour:
         self._say(f"   started again: ready after {self._server.start():.1f} s")
 
     def _flush(self) -> None:
-        from penstock.cli.feeds import directory_feeds
-        from penstock.cli.pipeline import alone, spark, take_turn
+        from penstock.cli.pipeline import alone, directory_feeds, flush, spark, work_of
         from penstock.pipeline.flush.ending import Ending
 
         def show(running: Flushing) -> None:
@@ -157,7 +156,7 @@ class _Tour:
         config = self._config()
         [feed] = directory_feeds([config], "decide")
         with alone(config), spark(self._master, None) as session:
-            take_turn(session, [(config, feed)], show, Ending(), once=True)
+            flush(session, [work_of(config, feed)], show, Ending(), once=True)
 
     def _ask(self) -> None:
         from penstock.query.engine import ask

@@ -21,8 +21,7 @@ import json
 import re
 from typing import TYPE_CHECKING, Any, Final
 
-from penstock.cli.common import time_text, told
-from penstock.cli.feeds import installed
+from penstock.cli.common import installed, time_text, told
 from penstock.model.errors import Damaged
 from penstock.storage import LocalFiles
 from penstock.storage.documents import read_document

@@ -9,7 +9,7 @@ import importlib
 import re
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from penstock.cli.feeds import installed
+from penstock.cli.common import installed
 from penstock.model.errors import FormatError, PenstockError
 
 if TYPE_CHECKING:

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import click
 
-from penstock.cli.common import size_of
-from penstock.cli.feeds import installed
+from penstock.cli.common import installed, size_of
 from penstock.cli.files import explain, kind_of
 from penstock.cli.object_stores import open_descriptors, open_store
 from penstock.log.inventory import SUFFIX

@@ -7,8 +7,7 @@ from typing import Any
 
 import click
 
-from penstock.cli.common import human_bytes, json_option, print_json, say
-from penstock.cli.feeds import installed
+from penstock.cli.common import human_bytes, installed, json_option, print_json, say
 from penstock.cli.files import explain
 from penstock.cli.object_stores import is_url, local_folder
 from penstock.model.errors import PenstockError

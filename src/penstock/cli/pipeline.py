@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import json
-import re
 import signal
-import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from penstock.cli.common import data_dir_option, json_option, say
-from penstock.cli.comparing import Comparing
-from penstock.cli.feeds import archive_feed, directory_feeds, installed, queue_feed
+from penstock.cli.common import (
+    data_dir_option,
+    existing_data_directory,
+    installed,
+    json_option,
+    say,
+)
 from penstock.cli.object_stores import queue_options, root_option
 from penstock.cli.serve import config_option, read_config
 from penstock.model.errors import InvalidSetting, PenstockError
@@ -26,19 +28,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from pyspark.sql import SparkSession
-    from pyspark.sql.streaming.query import StreamingQuery
 
     from penstock.pipeline.feeds import Feed
-    from penstock.pipeline.flush.progress import BatchReport, Reports
+    from penstock.pipeline.flush.drive import Flushing, Work
     from penstock.queue.settings import QueueSettings
     from penstock.server.configuration.config import Config
-
-_POLL_S = 0.2
-_TURNS = 5
-_NOT_STARTED = "Python worker failed to connect back"
-"""Within ten seconds, says Spark; no setting of its changes that."""
-_OWN_ERROR = re.compile(r"\bpenstock\.model\.errors\.\w+: (.+)$", re.MULTILINE)
-_ERROR = re.compile(r"^(?:Caused by: )?(?:[\w$]+\.)*(\w+(?:Error|Exception): .+)$", re.MULTILINE)
 
 master_option = click.option(
     "--master", default="local[*]", show_default=True, help="The Spark master."
@@ -174,44 +168,36 @@ def _run(
         for config in configs:
             stack.enter_context(alone(config))
         session = stack.enter_context(spark(master, remote))
-        works = list(zip(configs, feeds, strict=True))
+        works = list(map(work_of, configs, feeds))
         turns = [[work] for work in works] if once else [works]
         show = _printer(as_json, several=len(works) > 1)
         for turn in turns:
             if not ending.is_asked:
-                take_turn(session, turn, show, ending, once=once)
+                flush(session, turn, show, ending, once=once)
 
 
-class TooBusy(PenstockError):
-    """Spark could not start a Python process of its own in time; nothing was lost by that."""
+def work_of(config: Config, feed: Feed) -> Work:
+    """A feed to the lake that its directory is configured with."""
+    from penstock.pipeline.flush.drive import Work
+
+    return Work(config.data_dir, config.lake_settings(), config.pipeline, feed)
 
 
-def take_turn(
+def flush(
     session: SparkSession,
-    works: Sequence[tuple[Config, Feed]],
+    works: Sequence[Work],
     show: Callable[[Flushing], None],
     ending: Ending,
     *,
     once: bool,
 ) -> None:
-    """Streams of feeds to their lakes, until they end or somebody ends them.
+    """Until they end; says on stderr when they begin again."""
+    from penstock.pipeline.flush.drive import drive
 
-    Where Spark could not start its processes they begin again: the lake's positions decide what is
-    new, so that may be done at any time. TooBusy after some attempts.
-    """
-    for left in reversed(range(_TURNS)):
-        try:
-            with contextlib.ExitStack() as streams:
-                running = [
-                    streams.enter_context(flushing(session, *work, once=once, ending=ending))
-                    for work in works
-                ]
-                _until_the_end(running, show, ending)
-            return
-        except TooBusy as error:
-            if not left or ending.is_asked:
-                raise
-            say(f"penstock: {error}; again", err=True)
+    def say_again(text: str) -> None:
+        say(f"penstock: {text}", err=True)
+
+    drive(session, works, show, ending, once=once, say_again=say_again)
 
 
 @contextlib.contextmanager
@@ -227,56 +213,6 @@ def alone(config: Config) -> Iterator[None]:
         yield
 
 
-@dataclass(frozen=True)
-class Flushing:
-    """A stream that runs, and what it says of each batch that it has finished."""
-
-    query: StreamingQuery
-    reports: Reports
-    data_dir: Path
-
-
-@contextlib.contextmanager
-def flushing(
-    session: SparkSession,
-    config: Config,
-    feed: Feed,
-    *,
-    once: bool,
-    ending: Ending | None = None,
-) -> Iterator[Flushing]:
-    """One feed to the lake that its directory is configured with; the caller is `alone`.
-
-    Streams with one `ending` have their batches one after another.
-    """
-    from penstock.pipeline.flush.progress import Reports
-    from penstock.pipeline.flush.stream import start_flush, stop_flush
-
-    data_dir = config.data_dir.absolute()
-    reports = Reports(data_dir)
-    settings = config.lake_settings(), config.pipeline
-    with _started():
-        query = start_flush(session, data_dir, *settings, feed=feed, once=once, ending=ending)
-    try:
-        with Comparing(settings[0]):
-            yield Flushing(query, reports, config.data_dir)
-    finally:
-        stop_flush(query)
-
-
-@contextlib.contextmanager
-def _started() -> Iterator[None]:
-    """TooBusy where Spark could not start its Python processes to describe the stream."""
-    from pyspark.errors import PySparkException
-
-    try:
-        yield
-    except PySparkException as error:
-        if _NOT_STARTED in str(error):
-            raise TooBusy(_reason(error)) from None
-        raise
-
-
 @contextlib.contextmanager
 def spark(master: str, remote: str | None) -> Iterator[SparkSession]:
     """A session for the time of a command; one sentence where Spark is not installed.
@@ -287,6 +223,7 @@ def spark(master: str, remote: str | None) -> Iterator[SparkSession]:
         from pyspark.errors import PySparkException
 
         from penstock.pipeline import spark_session, stop_session
+        from penstock.pipeline.flush.drive import reason_of
     try:
         session = spark_session(master, remote=remote)
         try:
@@ -294,7 +231,48 @@ def spark(master: str, remote: str | None) -> Iterator[SparkSession]:
         finally:
             stop_session(session)
     except PySparkException as error:
-        raise PenstockError(_reason(error)) from error
+        raise PenstockError(reason_of(error)) from error
+
+
+def directory_feeds(configs: Sequence[Config], old_positions: str) -> list[Feed]:
+    """The data directories. No two may be taken for one: each would fence the other."""
+    with installed():
+        from penstock.pipeline.feeds import DirectoryFeed
+        from penstock.tiers.adoption import OldPositions
+    known: dict[str, Path] = {}
+    for config in configs:
+        root = config.data_dir.absolute()
+        identity = existing_data_directory(root).identity()
+        if identity in known:
+            raise PenstockError(
+                f"{root} and {known[identity]} have one identity: one is a copy of the other; "
+                f"`penstock identity --new --data-dir {root}` makes it a directory of its own"
+            )
+        known[identity] = root
+    return [DirectoryFeed(root, OldPositions(old_positions)) for root in known.values()]
+
+
+def queue_feed(config: Config, url: str, settings: QueueSettings, *, consumes: bool = True) -> Feed:
+    """The queue at a URL; `buffer.objects` says how to reach it."""
+    with installed("objects"):
+        from penstock.pipeline.feeds import QueueFeed
+    return QueueFeed(
+        config.data_dir.absolute(),
+        url,
+        dict(config.buffer.objects),
+        manifest_path=settings.manifest_path,
+        data_path_prefix=settings.data_path_prefix,
+        consumes=consumes,
+    )
+
+
+def archive_feed(config: Config, url: str, metadata: str | None, root: str) -> Feed:
+    """The archive whose objects and descriptors are at these URLs."""
+    with installed("objects"):
+        from penstock.pipeline.feeds import ArchiveFeed
+    own = config.archive.metadata or DataDirectory(config.data_dir).metadata_url
+    keys = dict(config.archive.objects)
+    return ArchiveFeed(config.data_dir.absolute(), url, metadata or own, keys, root=root)
 
 
 def _printer(as_json: bool, *, several: bool) -> Callable[[Flushing], None]:
@@ -307,53 +285,10 @@ def _printer(as_json: bool, *, several: bool) -> Callable[[Flushing], None]:
                 say(json.dumps(asdict(report) | whose))
                 continue
             say(f"{running.data_dir}: {report}" if several else str(report))
-            _show_faults(report)
-
-    def _show_faults(report: BatchReport) -> None:
-        for fault in report.faults:
-            say(f"penstock: not all of a segment is in the lake: {fault}", err=True)
+            for fault in report.faults:
+                say(f"penstock: not all of a segment is in the lake: {fault}", err=True)
 
     return show
-
-
-def _until_the_end(
-    running: Sequence[Flushing], show: Callable[[Flushing], None], ending: Ending
-) -> None:
-    """Shows batches until a stream ends, or somebody ends it; the others end with it, in order."""
-    from penstock.pipeline.flush.stream import java_lives
-
-    with java_lives():
-        while all(each.query.isActive for each in running) and not ending.is_asked:
-            for each in running:
-                show(each)
-            time.sleep(_POLL_S)
-        if ending.is_asked or len(running) > 1:
-            ending.ask()
-            ending.wait()
-            for each in running:
-                each.query.stop()
-        for each in running:
-            show(each)
-        errors = [(each.data_dir, each.query.exception()) for each in running]
-    for data_dir, error in errors:
-        if error is not None:
-            where = f"{data_dir}: " if len(running) > 1 else ""
-            kind = TooBusy if _NOT_STARTED in str(error) else PenstockError
-            raise kind(where + _reason(error))
-
-
-def _reason(error: Any) -> str:
-    """The sentence that was raised first, out of what Spark and Python have put around it."""
-    told = str(error).partition("=== Streaming Query ===")[0]
-    own = _OWN_ERROR.findall(told)
-    if own:
-        return str(own[-1])
-    if "Python worker exited unexpectedly" in told:
-        return "one of Spark's Python workers was killed or has crashed"
-    if _NOT_STARTED in told:
-        return "Spark's Python processes did not start within its ten seconds: a busy machine"
-    others = _ERROR.findall(told)
-    return str(others[-1]) if others else (told.strip().partition("\n")[0] or type(error).__name__)
 
 
 @contextlib.contextmanager
