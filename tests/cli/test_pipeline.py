@@ -2,50 +2,28 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
-from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from pyspark.errors import SparkRuntimeException
 
 from penstock.cli import pipeline
-from penstock.pipeline import spark_session, stop_session
 from penstock.pipeline.flush import batch, stream
 from penstock.pipeline.flush.drive import reason_of
 from penstock.pipeline.flush.stream import only_pipeline
 from tests.cli.running import Answer, finish, run, start
 from tests.patience import until
-from tests.pipeline.conftest import FOR_FEW_ROWS, QUICK_JAVA
 from tests.pipeline.flush.helpers import names_in
 from tests.pipeline.helpers import Data, named, spans
 from tests.store.helpers import flip
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-
-@pytest.fixture(scope="session")
-def session() -> Iterator[SparkSession]:
-    """The one of the pipeline's tests, if they run in this process too."""
-    session = spark_session("local[2]", settings={**QUICK_JAVA, **FOR_FEW_ROWS})
-    yield session
-    stop_session(session)
-
 
 @pytest.fixture
-def warm(session: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Commands use a session that is there, and leave it; batches come at once."""
-
-    @contextlib.contextmanager
-    def given(master: str, remote: str | None) -> Iterator[SparkSession]:
-        assert (master, remote) == ("local[*]", None)
-        yield session
-
-    monkeypatch.setattr(pipeline, "spark", given)
+def warm(warm: None, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: ARG001 - goes first
+    """Batches come at once, too."""
     monkeypatch.setenv("PENSTOCK_PIPELINE_FLUSH_MAX_MB", "1B")
     monkeypatch.setenv("PENSTOCK_PIPELINE_FLUSH_INTERVAL", "50ms")
 

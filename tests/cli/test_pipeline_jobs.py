@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -17,15 +14,10 @@ from penstock.lake.files import files_of_day
 from penstock.lake.schemas import TABLES
 from penstock.lake.settings import LakeSettings
 from penstock.lake.tables import Lake
-from penstock.pipeline import spark_session, stop_session
 from penstock.pipeline.jobs.schemas import SHAPES
 from penstock.storage import DataDirectory
 from tests.cli.running import Answer, run
 from tests.lake.helpers import DAY, Flush, spans
-from tests.pipeline.conftest import FOR_FEW_ROWS, QUICK_JAVA
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 
 @pytest.fixture(autouse=True)
@@ -36,26 +28,6 @@ def registered(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(pipeline.pipeline.commands, job.name, job)
 
 
-@pytest.fixture(scope="session")
-def session() -> Iterator[SparkSession]:
-    """The one of the pipeline's tests, if they run in this process too."""
-    session = spark_session("local[2]", settings={**QUICK_JAVA, **FOR_FEW_ROWS})
-    yield session
-    stop_session(session)
-
-
-@pytest.fixture
-def warm(session: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Commands use a session that is there, and leave it."""
-
-    @contextlib.contextmanager
-    def given(master: str, remote: str | None) -> Iterator[SparkSession]:
-        assert (master, remote) == ("local[*]", None)
-        yield session
-
-    monkeypatch.setattr(pipeline, "spark", given)
-
-
 @pytest.fixture
 def without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     """No command may ask for Spark."""
@@ -63,7 +35,7 @@ def without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(*_: object) -> None:
         raise AssertionError("there is nothing for Spark to do")
 
-    monkeypatch.setattr(pipeline, "spark", refused)
+    monkeypatch.setattr(pipeline_jobs, "spark", refused)
 
 
 @pytest.fixture
