@@ -8,6 +8,8 @@ from typing import Final
 
 from penstock.model.errors import InvalidSetting
 
+DAY_S: Final = 86_400.0
+
 _SIZE = re.compile(r"\s*([0-9]{1,30}(?:\.[0-9]+)?)\s*([a-zA-Z]*)\s*")
 _SIZES: Final = {
     "": 1,
@@ -34,7 +36,7 @@ _SECONDS: Final = {
     "s": 1.0,
     "m": 60.0,
     "h": 3600.0,
-    "d": 86400.0,
+    "d": DAY_S,
 }
 
 

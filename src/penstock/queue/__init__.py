@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from penstock.lazy import lazily
 
 if TYPE_CHECKING:
-    from penstock.queue.batch import CompressionType
     from penstock.queue.blocking import Consumer, Producer, fetch_batches
     from penstock.queue.consumer import AsyncConsumer
     from penstock.queue.entry import Entry, Metadata
@@ -16,6 +15,7 @@ if TYPE_CHECKING:
     from penstock.queue.inspector import Inspector, QueueStatus
     from penstock.queue.producer import AsyncProducer
     from penstock.queue.settings import (
+        CompressionType,
         ConsumerSettings,
         GarbageSettings,
         ProducerSettings,
@@ -27,7 +27,6 @@ else:
     __getattr__ = lazily(
         __name__,
         {
-            "batch": "CompressionType",
             "blocking": "Consumer Producer fetch_batches",
             "consumer": "AsyncConsumer",
             "entry": "Entry Metadata",
@@ -35,7 +34,8 @@ else:
             "gc": "Collected GarbageCollector",
             "inspector": "Inspector QueueStatus",
             "producer": "AsyncProducer",
-            "settings": "ConsumerSettings GarbageSettings ProducerSettings QueueSettings",
+            "settings": "CompressionType ConsumerSettings GarbageSettings "
+            "ProducerSettings QueueSettings",
             "verify": "verify_queue",
             "watcher": "DurabilityWatcher WriteHandle",
         },

@@ -12,7 +12,6 @@ All integers are little-endian. The last seven bytes of both versions have the s
 
 from __future__ import annotations
 
-import enum
 import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -21,6 +20,7 @@ import zstandard
 from isal.isal_zlib import crc32
 
 from penstock.model.errors import Damaged, InvalidArgument, UnsupportedVersion
+from penstock.queue.settings import CompressionType
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,16 +40,6 @@ _JOINED_BELOW_BYTES: Final = 16 * 1024
 _STREAM_STEP_BYTES: Final = 1024
 """Packed bytes unpacked at a time: 32 MiB at the very most."""
 _FOOTER_2_BYTES: Final = _CHECKED.size + _CRC.size + _FOOTER.size
-
-
-class CompressionType(enum.IntEnum):
-    """How the records of a batch are packed."""
-
-    NONE = 0
-    """As they are."""
-
-    ZSTD = 1
-    """Zstandard at level 3, all records as one unit."""
 
 
 @dataclass(frozen=True, slots=True)

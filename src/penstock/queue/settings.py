@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import enum
 from dataclasses import dataclass
 from typing import Annotated, Final
 
 from penstock.model.errors import InvalidSetting
 from penstock.model.fields import Count, Duration, OrNone, Settings, Size, Text, setting, words
 from penstock.model.settings import GIB, KIB, MIB
-from penstock.queue.batch import CompressionType
 
 DATA_PATH_PREFIX: Final = "ingest"
 MANIFEST_PATH: Final = "ingest/manifest"
+
+
+class CompressionType(enum.IntEnum):
+    """How the records of a batch are packed."""
+
+    NONE = 0
+    """As they are."""
+
+    ZSTD = 1
+    """Zstandard at level 3, all records as one unit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

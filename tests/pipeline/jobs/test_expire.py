@@ -11,12 +11,13 @@ import pytest
 from penstock.lake.files import live_files
 from penstock.model.clock import SystemClock
 from penstock.model.errors import CommitContended, InvalidSetting
+from penstock.model.units import DAY_S
 from penstock.pipeline.jobs.basis import PREFIX, final_before
 from penstock.pipeline.jobs.days import DayFiles
 from penstock.pipeline.jobs.expire import ExpireReport, expire
 from penstock.pipeline.jobs.rollup import plan_rollup
 from penstock.pipeline.jobs.schemas import SHAPES
-from penstock.pipeline.jobs.settings import DAY_S, ExpireSettings, RollupSettings
+from penstock.pipeline.jobs.settings import ExpireSettings, RollupSettings
 from tests.lake.helpers import DAY, NEXT_DAY, Flush, Later, spans
 from tests.pipeline.jobs.helpers import as_table, filled, log, nanos, span, stored
 

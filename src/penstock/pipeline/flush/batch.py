@@ -27,13 +27,13 @@ from penstock.lake.tables import Lake
 from penstock.lake.target import Target
 from penstock.lake.window import Window
 from penstock.model.positions import Position, of_sources
+from penstock.model.units import DAY_S
 from penstock.pipeline.descriptors import segments_of
 from penstock.pipeline.flush.ending import Ending
 from penstock.pipeline.flush.progress import BatchReport, ProgressFile, TableReport
 from penstock.pipeline.flush.recent import remember_recent
 from penstock.pipeline.flush.repeat_window import FOLDER, RepeatWindow, forget_other_tables
 from penstock.pipeline.flush.rewrite import Rewrite, rewritten, unwanted_rows
-from penstock.pipeline.flush.settings import DAY_S
 from penstock.pipeline.flush.task import Work, write_group
 from penstock.pipeline.tasks import run_in_tasks
 from penstock.tiers.cut import rest_of, seals_after

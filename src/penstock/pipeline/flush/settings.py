@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
 
 from penstock.model.fields import Count, Duration, Megabytes, Settings, Size, setting
 from penstock.model.settings import MIB
-
-DAY_S: Final = 86_400.0
+from penstock.model.units import DAY_S
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
 
 from penstock.lake.settings import ORPHAN_GRACE_S
 from penstock.model.fields import Count, Duration, OrNone, Settings, Size, setting
-
-DAY_S: Final = 86_400.0
+from penstock.model.units import DAY_S
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
