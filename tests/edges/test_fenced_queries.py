@@ -136,6 +136,18 @@ def test_statement_that_nobody_could_look_through_is_refused(
             assert not any(word in answer.body.decode() for word in WORDS), sql
 
 
+def test_run_plan_is_for_who_sees_everything(asked: tuple[Server, Data]) -> None:
+    """It names files and their folders; the plan alone does not."""
+    server, _ = asked
+    for sql in ("EXPLAIN ANALYZE FROM spans", "explain (analyze) FROM spans"):
+        answer = ask(server, sql)
+        assert answer.status == 400
+        assert "names files" in answer.json["message"]
+        assert rows(server, sql, EVERYWHERE)
+    plan = json.dumps(rows(server, "EXPLAIN SELECT count(*), max(name) FROM spans"))
+    assert ".parquet" not in plan
+
+
 def test_errors_and_plans_name_what_the_caller_may_see(asked: tuple[Server, Data]) -> None:
     """Candidates for a name that is not there, plans, and errors of a file are the caller's own."""
     server, _ = asked

@@ -80,6 +80,28 @@ def test_one_token_cannot_lock_the_others_out(server: Server) -> None:
     until(lambda: ask(server, GREEDY, "SELECT 1").status == 200)
 
 
+def test_answers_that_nobody_takes_are_their_owners_matter(server: Server) -> None:
+    """Who does not take them gets no more; others are answered, and health is what it is."""
+    body = json.dumps({"sql": "SELECT repeat('x', 600) FROM range(100000)"}).encode()
+    head = (
+        f"POST /api/v1/query HTTP/1.1\r\nhost: 127.0.0.1\r\nauthorization: Bearer {GREEDY}\r\n"
+        f"content-length: {len(body)}\r\n\r\n"
+    )
+
+    def is_put_off() -> bool:
+        asking = stack.enter_context(server.socket("web"))
+        asking.sendall(head.encode() + body)
+        return b" 429 " in asking.recv(100)
+
+    with contextlib.ExitStack() as stack:
+        until(is_put_off)
+        assert ask(server, GREEDY, "SELECT 1").status == 429
+        assert ask(server, MODEST, "SELECT 1").status == 200
+        assert server.get("/healthz").status == 200
+        assert server.get("/readyz").status == 200
+    until(lambda: ask(server, GREEDY, "SELECT 1").status == 200)
+
+
 def test_disk_of_a_query_is_bounded(server: Server, folder: Path) -> None:
     """What it puts aside is never more than it may, and it is told so; nothing stays behind."""
     peak, over = [0], threading.Event()

@@ -226,7 +226,8 @@ def withdrawing(tmp_path: Path) -> Iterator[tuple[Server, Path]]:
     """A server of its own, and its tokens file."""
     tokens = tmp_path / "tokens"
     tokens.write_text(f"{ALL}\n{OTHER} *\n")
-    with serving(tmp_path / "data", config={"auth": {"tokens_file": str(tokens)}}) as server:
+    config = {"auth": {"tokens_file": str(tokens)}, "query": {"timeout": "10m", "processes": 1}}
+    with serving(tmp_path / "data", config=config) as server:
         yield server, tokens
 
 
@@ -252,6 +253,23 @@ def test_request_on_its_way_is_refused(
         replace(tokens, f"{OTHER} *\n")
         connection.sendall(body[5:])
         assert file.readline().startswith(b"HTTP/1.1 401 ")
+
+
+def test_query_of_a_withdrawn_token_ends(withdrawing: tuple[Server, Path]) -> None:
+    """At once, and not when its time is over; its place is another's."""
+    server, tokens = withdrawing
+    forever = b'{"sql": "SELECT sum(a.range * b.range) FROM range(1000000) a, range(1000000) b"}'
+    lines = ["POST /api/v1/query HTTP/1.1", "host: 127.0.0.1", f"authorization: Bearer {ALL}"]
+    lines += [f"content-length: {len(forever)}", "", ""]
+    with server.socket("web") as connection, connection.makefile("rb") as file:
+        connection.sendall("\r\n".join(lines).encode() + forever)
+        assert server.get("/api/v1/status", authorization=f"Bearer {ALL}").status == 200
+        replace(tokens, f"{OTHER} *\n")
+        assert file.readline().startswith(b"HTTP/1.1 401 ")
+    question = b'{"sql": "SELECT 1"}'
+    heads = {"authorization": f"Bearer {OTHER}"}
+    answer = server.ask("POST", "/api/v1/query", question, port="web", headers=heads)
+    assert answer.status == 200
 
 
 def test_message_on_its_way_is_refused(withdrawing: tuple[Server, Path]) -> None:

@@ -117,3 +117,14 @@ def test_children_that_hang_do_not_hold_up_the_end(server: Server) -> None:
         freeze(server, module)
     assert server.post(T, traces("a")).status == 200
     assert server.stop() == 0
+
+
+def test_check_that_hangs_does_not_hold_up_the_end(server: Server) -> None:
+    """Its client is told to come again, long before it would have lost its patience by itself."""
+    assert server.post(T, LARGE).status == 200
+    freeze(server, CHECKER)
+    with ThreadPoolExecutor(1) as thread:
+        put_off = thread.submit(server.post, T, LARGE)
+        until(lambda: server.get("/api/v1/status").json["workers"][0]["in_flight_bytes"])
+        assert server.stop() == 0
+        assert put_off.result().status == 503

@@ -38,6 +38,20 @@ def lazy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         yield started
 
 
+def test_what_is_not_offered_is_told_in_a_sentence(lazy: Server) -> None:
+    """And not as where our code failed."""
+    described = pf.FlightDescriptor.for_path("spans")
+    with pf.connect(location(lazy)) as client:
+        for ask in (
+            lambda: list(client.list_flights()),
+            lambda: client.get_flight_info(described),
+            lambda: client.get_schema(described),
+        ):
+            with pytest.raises(NotImplementedError, match="this server has no") as refused:
+                ask()
+            assert "Traceback" not in str(refused.value)
+
+
 def subscribed(server: Server, namespace: str, name: str = "remote") -> RemoteSubscriber:
     """A subscriber to the spans of a namespace."""
     return RemoteSubscriber(location(server), f"/{namespace}/traces", name)

@@ -57,6 +57,7 @@ class Pool:
         self._idle: dict[Child, asyncio.TimerHandle | None] = {}
         self._busy: set[Child] = set()
         self._ends: set[asyncio.Future[None]] = set()
+        self._hurry_s = math.inf
         self.closed = False
         self.restarts = 0
         """How many had to be replaced since they died, or were killed for what they did."""
@@ -77,6 +78,12 @@ class Pool:
     def silent_s(self) -> float:
         """How long somebody waits for an answer, at the most."""
         return max((child.silent_s for child in self._busy), default=0.0)
+
+    def hurry(self, within_s: float) -> None:
+        """What is asked now, and from now on, has no more time than that."""
+        self._hurry_s = within_s
+        for child in self._busy:
+            child.hurry(within_s)
 
     async def close(self) -> None:
         """Ends all of them, whatever they are at."""
@@ -119,7 +126,7 @@ class Pool:
             raise PoolClosed("it is closed")
         self._busy.add(child)
         try:
-            return await self.run(child.ask, parts, within_s)
+            return await self.run(child.ask, parts, min(within_s, self._hurry_s))
         except ChildDied as error:
             self._end_soon(child)
             if self.closed:

@@ -114,7 +114,10 @@ class _Question:
     def answer(self) -> Answer | None:
         """None: ask again."""
         with self._engine(NO_FILES) as asking:
-            relations = Relations(self._scope, checked(asking, self._sql, KNOWN))
+            statement = checked(asking, self._sql, KNOWN)
+            if self._scope.namespaces is not None and statement.is_analyzed:
+                raise InvalidArgument("EXPLAIN ANALYZE names files, and you see some namespaces")
+            relations = Relations(self._scope, statement)
             try:
                 self._deadline.check()
                 relations.look(asking, self._deadline.check)

@@ -47,6 +47,11 @@ class Statement:
     tables: frozenset[str]
     """Those of the known names that it reads, or may read."""
 
+    @property
+    def is_analyzed(self) -> bool:
+        """Whether it is run to see how, and not for its rows."""
+        return self.sql.startswith("EXPLAIN ANALYZE")
+
 
 def checked(connection: DuckDBPyConnection, sql: str, known: Collection[str]) -> Statement:
     """The statement; InvalidArgument where it is none, more than one, or does not only read.

@@ -228,6 +228,11 @@ class Standing:
         self._caller = caller
         self._looked = time.monotonic()
 
+    @property
+    def who(self) -> str:
+        """Whose token it is."""
+        return self._caller.identity
+
     def check(self) -> None:
         """Refusal where it does not; nothing more may be sent then."""
         if time.monotonic() - self._looked >= LOOK_S:

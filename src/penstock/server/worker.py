@@ -145,6 +145,7 @@ class Worker:
         """Takes no more requests, answers those that it has, seals and closes."""
         deadline = self._config.stop_deadline
         self._http.should_exit = True
+        self._checks.hurry()
         if self._grpc is not None:
             await self._grpc.stop(deadline / 2)
         for task in self._tasks[1:]:

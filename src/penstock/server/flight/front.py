@@ -37,14 +37,18 @@ ASKING: Final = (
     "DoGet",
     "DoAction",
     "ListActions",
+)
+"""One message each."""
+NOT_THERE: Final = (
+    "Handshake",
+    "DoPut",
+    "DoExchange",
     "ListFlights",
     "GetFlightInfo",
     "PollFlightInfo",
     "GetSchema",
 )
-"""One message each. They are passed on, those that nobody answers too."""
-SENDING: Final = ("Handshake", "DoPut", "DoExchange")
-"""Nobody takes what these send; it is not read."""
+"""Nobody answers these; what they send is not read."""
 MESSAGE_BYTES: Final = 1024 * 1024
 """A ticket, or the answers to as many bundles as anybody holds."""
 _LEAST_RATE: Final = 1024 * 1024
@@ -69,7 +73,7 @@ class FlightFront:
         # A few threads more, in which those who find no place are told so.
         transport = options(config.limits, message_bytes=MESSAGE_BYTES, answer_bytes=-1)
         self._server = grpc.server(ThreadPoolExecutor(most + 8), options=transport)
-        methods = {name: self._handler(name) for name in (*ASKING, *SENDING)}
+        methods = {name: self._handler(name) for name in (*ASKING, *NOT_THERE)}
         handlers = grpc.method_handlers_generic_handler(SERVICE, methods)
         self._server.add_generic_rpc_handlers((handlers,))
 
@@ -102,7 +106,7 @@ class FlightFront:
         headers = {name: _text(value) for name, value in context.invocation_metadata()}
         self._gate.refresh()
         caller = self._gate.caller(headers.get("authorization"))
-        if method in SENDING:
+        if method in NOT_THERE:
             raise Refusal(Cause.NOT_INSTALLED, f"this server has no {method}")
         with self._places.held(caller), self._calls.one(context) as patience:
             self._check_memory()

@@ -42,6 +42,8 @@ PLACES: Final = 2
 CHECKER: Final = "penstock.server.receiving.checker"
 PATIENCE_S: Final = 30.0
 """The longest that a request waits for its turn."""
+STOPPING_S: Final = 3.0
+"""The longest that a check may take while the worker stops."""
 _SEEN: Final = 3
 """A check shows in health after this part of its time."""
 _BOUNDS: Final = Bounds(
@@ -90,6 +92,10 @@ class Checks:
         self._running.add(task)
         task.add_done_callback(self._done)
         return _sound(await asyncio.shield(task))
+
+    def hurry(self) -> None:
+        """The worker is stopping, and does not wait long for a process that hangs."""
+        self._pool.hurry(STOPPING_S)
 
     async def close(self) -> None:
         """Ends the processes; whoever waits for one is told to come again."""

@@ -7,11 +7,12 @@ import functools
 import json
 import logging
 import re
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qsl
 
-from penstock.server.auth import NOBODY, Caller, Role, Standing, namespace_of
+from penstock.server.auth import LOOK_S, NOBODY, Caller, Role, Standing, namespace_of
 from penstock.server.http.bodies import Body, ClientGone
 from penstock.server.http.head import Headers, announces_body, headers_of, holds_body_back
 from penstock.server.refusals import Cause, Refusal, as_json, refusal_for
@@ -30,7 +31,7 @@ JSON: Final = "application/json"
 _RETRY_S: Final = "5"
 _PIECE_BYTES: Final = 256 * 1024
 _MOST_HELD_BYTES: Final = 256 * 1024 * 1024
-"""Of answers on their way; beyond, requests are put off."""
+"""Of answers that were made and not taken; one token of several has a quarter of it."""
 _LOG = logging.getLogger(__name__)
 _PARAMETER: Final = re.compile(r"\{(\w+)\}")
 
@@ -90,8 +91,8 @@ class Router:
         self.routes = tuple(routes)
         self._gate = gate
         self._limits = limits
-        self._held = 0
-        """Bytes of answers that clients have not taken yet."""
+        self._held: Counter[str] = Counter()
+        """Bytes of answers that clients have not taken yet, by whose they are."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """ASGI."""
@@ -111,12 +112,15 @@ class Router:
             response = await self._refused(refusal, scope["path"], headers, body)
             if announces_body(headers) and not body.ended:
                 linger = functools.partial(body.linger, refusal, self._limits)
-        self._held += len(response.body)
+        who = "" if standing is None else standing.who
+        self._held[who] += len(response.body)
         try:
             with_body = scope["method"] != "HEAD"
             await self._send(send, response, standing, linger, with_body=with_body)
         finally:
-            self._held -= len(response.body)
+            self._held[who] -= len(response.body)
+            if not self._held[who]:
+                del self._held[who]
 
     async def _respond(
         self, scope: Scope, headers: dict[str, str], body: Body
@@ -126,9 +130,6 @@ class Router:
             (each, at) for each in self.routes if (at := each.match(scope["path"])) is not None
         ]
         caller = self._caller(headers, is_open=any(route.is_open for route, _ in found))
-        if self._held > _MOST_HELD_BYTES:
-            text = "clients have not taken their answers yet"
-            raise Refusal(Cause.BUSY, text, retry_after_s=1.0)
         if not found:
             raise Refusal(Cause.NOT_FOUND, f"nothing is at {scope['path']}")
         method = "GET" if scope["method"] == "HEAD" else scope["method"]
@@ -137,13 +138,36 @@ class Router:
                 namespaces = _namespaces(route, caller, namespace_of(headers))
                 query = dict(parse_qsl(scope.get("query_string", b"").decode("latin-1")))
                 request = Request(headers, body, parameters, namespaces, query, caller)
-                response, standing = await route.answer(request), None
-                if not route.is_open:
-                    self._gate.check(caller)  # an answer may have taken long
-                    standing = Standing(self._gate, caller)
-                return response, standing
+                if route.is_open:
+                    return await route.answer(request), None
+                self._check_taken(caller)
+                response = await self._while_it_stands(caller, route.answer(request))
+                return response, Standing(self._gate, caller)
         wanted = ", ".join(route.method for route, _ in found)
         raise Refusal(Cause.WRONG_METHOD, f"{scope['path']} takes {wanted}")
+
+    def _check_taken(self, caller: Caller) -> None:
+        """Who does not take answers gets no more of them; others wait only where memory is short.
+
+        Invariant: health is not asked about this; what it answers is small.
+        """
+        own, most = self._held[caller.identity], _MOST_HELD_BYTES
+        share = most // 4 if self._gate.wants_tokens else most
+        if own > share or self._held.total() > (most if own else 2 * most):
+            text = "answers have not been taken yet"
+            raise Refusal(Cause.BUSY, text, retry_after_s=1.0)
+
+    async def _while_it_stands(self, caller: Caller, answering: Awaitable[Response]) -> Response:
+        """The answer; Refusal as soon as the token is withdrawn, and then nobody works on it."""
+        task = asyncio.ensure_future(answering)
+        try:
+            while True:
+                done, _ = await asyncio.wait({task}, timeout=LOOK_S)
+                self._gate.check(caller)
+                if done:
+                    return task.result()
+        finally:
+            task.cancel()
 
     def _caller(self, headers: Headers, *, is_open: bool) -> Caller:
         """Who asks; NOBODY where anybody may, and this one is not known."""
