@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import click
 
 from penstock.cli.common import (
     data_dir_option,
     existing_data_directory,
+    grouped,
     json_option,
     parse_start,
     parse_topic,
@@ -43,9 +44,36 @@ def _name(_: click.Context, __: click.Parameter, text: str) -> str:
     return text
 
 
-topic_argument = click.argument("topic", metavar="TOPIC", callback=parse_topic)
-name_argument = click.argument("name", metavar="NAME", callback=_name)
+class _Chosen(NamedTuple):
+    """A subscriber of a topic, in one partition or in all."""
+
+    topic: Topic
+    name: str
+    partition: int | None
+    data_dir: Path
+
+    def partitions(self) -> list[Partition]:
+        """Those that it is about, whether they know the subscriber or not."""
+        return partitions_of(existing_data_directory(self.data_dir), self.topic, self.partition)
+
+    def knowing(self) -> list[Partition]:
+        """Those that know the subscriber, as far as can be told from outside."""
+        partitions = self.partitions()
+        known = {row["partition"] for row in _rows(partitions)[0] if row["subscriber"] == self.name}
+        if not known:
+            raise SubscriberUnknown(f"{self.topic} has no subscriber called {self.name}")
+        return [partition for partition in partitions if partition.number in known]
+
+
 partition_option = click.option("--partition", type=click.IntRange(min=0), help="Only this one.")
+chosen_options = grouped(
+    "chosen",
+    _Chosen,
+    click.argument("topic", metavar="TOPIC", callback=parse_topic),
+    click.argument("name", metavar="NAME", callback=_name),
+    partition_option,
+    data_dir_option,
+)
 start_option = click.option(
     "--from",
     "start",
@@ -150,42 +178,28 @@ def _print_rows(rows: list[dict[str, Any]]) -> None:
 
 
 @subscribers.command()
-@topic_argument
-@name_argument
 @start_option
-@partition_option
-@data_dir_option
+@chosen_options
 @json_option
-def add(
-    topic: Topic,
-    name: str,
-    start: int | str,
-    partition: int | None,
-    data_dir: Path,
-    as_json: bool,
-) -> None:
+def add(start: int | str, chosen: _Chosen, as_json: bool) -> None:
     """Register a subscriber with a topic: from now on everything is kept for it.
 
     One that is registered already stays where it is. Needs the server stopped.
 
     Example: penstock subscribers add --from latest /default/traces exporter
     """
-    partitions = partitions_of(existing_data_directory(data_dir), topic, partition)
 
     def change(state: StoreState, known: SubscriberState | None) -> list[Event]:
-        return [] if known is not None else [_registration(state, name, start)]
+        return [] if known is not None else [_registration(state, chosen.name, start)]
 
-    rows = _change(partitions, name, "added", change)
+    rows = _change(chosen.partitions(), chosen.name, "added", change)
     _say(rows, as_json, lambda row: _standing(row, "added"))
 
 
 @subscribers.command()
-@topic_argument
-@name_argument
-@partition_option
-@data_dir_option
+@chosen_options
 @json_option
-def remove(topic: Topic, name: str, partition: int | None, data_dir: Path, as_json: bool) -> None:
+def remove(chosen: _Chosen, as_json: bool) -> None:
     """Forget a subscriber for good; what was kept for it alone may go.
 
     Needs the server stopped. Where it has a lake, its subscriber `lake` comes back with the next
@@ -195,30 +209,18 @@ def remove(topic: Topic, name: str, partition: int | None, data_dir: Path, as_js
     """
     from penstock.store.format import Unregistered
 
-    partitions = _with_subscriber(data_dir, topic, partition, name)
-
     def change(_: StoreState, known: SubscriberState | None) -> list[Event]:
         return [] if known is None else [Unregistered(known.number)]
 
-    rows = _change(partitions, name, "removed", change)
+    rows = _change(chosen.knowing(), chosen.name, "removed", change)
     _say(rows, as_json, lambda row: f"removed {_at(row)}")
 
 
 @subscribers.command()
-@topic_argument
-@name_argument
 @start_option
-@partition_option
-@data_dir_option
+@chosen_options
 @json_option
-def reset(
-    topic: Topic,
-    name: str,
-    start: int | str,
-    partition: int | None,
-    data_dir: Path,
-    as_json: bool,
-) -> None:
+def reset(start: int | str, chosen: _Chosen, as_json: bool) -> None:
     """Let a subscriber begin anew, with what is still there.
 
     Its answers and counts so far are forgotten. Needs the server stopped.
@@ -227,26 +229,13 @@ def reset(
     """
     from penstock.store.format import Unregistered
 
-    partitions = _with_subscriber(data_dir, topic, partition, name)
-
     def change(state: StoreState, known: SubscriberState | None) -> list[Event]:
         if known is None:
             return []
-        return [Unregistered(known.number), _registration(state, name, start)]
+        return [Unregistered(known.number), _registration(state, chosen.name, start)]
 
-    rows = _change(partitions, name, "reset", change)
+    rows = _change(chosen.knowing(), chosen.name, "reset", change)
     _say(rows, as_json, lambda row: _standing(row, "reset"))
-
-
-def _with_subscriber(
-    data_dir: Path, topic: Topic, number: int | None, name: str
-) -> list[Partition]:
-    """The partitions that know the subscriber, as far as can be told from outside."""
-    partitions = partitions_of(existing_data_directory(data_dir), topic, number)
-    known = {row["partition"] for row in _rows(partitions)[0] if row["subscriber"] == name}
-    if not known:
-        raise SubscriberUnknown(f"{topic} has no subscriber called {name}")
-    return [partition for partition in partitions if partition.number in known]
 
 
 def _change(
