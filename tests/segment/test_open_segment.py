@@ -25,9 +25,9 @@ def words(first: int, count: int) -> pa.Array:
 
 
 def test_an_empty_segment_is_nothing_yet() -> None:
-    """It has no offsets and no age."""
+    """It has no offsets."""
     segment = OpenSegment(SETTINGS, TABLE)
-    assert (segment.bundles, segment.nbytes, segment.opened_at_ns) == (0, 0, None)
+    assert (segment.bundles, segment.nbytes) == (0, 0)
     assert (segment.first_offset, segment.end_offset) == (0, 0)
     assert list(segment) == []
     assert not segment.is_full()
@@ -37,11 +37,9 @@ def test_bundles_are_kept_with_their_place() -> None:
     """Offsets, time and index; items are counted by the slot table."""
     segment = fill([{0: pa.record_batch({"a": [1, 2]}), 1: pa.record_batch({"b": [1]})}, {}])
     first, second = segment
-    assert first == segment.stored(0)
     assert (first.bundle.items, first.first_offset, first.end_offset) == (2, 100, 102)
     assert (second.bundle.items, second.bundle_index, second.ingested_at_ns) == (0, 1, 1001)
     assert (segment.bundles, segment.first_offset, segment.end_offset) == (2, 100, 104)
-    assert segment.opened_at_ns == 1000
     assert segment.nbytes == 24
 
 
@@ -50,14 +48,14 @@ def test_a_bundle_is_read_as_it_was_added() -> None:
     first = pa.record_batch({"a": pa.array([1]), "b": pa.array(["x"]).dictionary_encode()})
     second = first.select(["b", "a"])
     segment = fill([{0: first}, {0: second}])
-    assert segment.stored(1).bundle == Bundle({0: second})
+    assert list(segment)[1].bundle == Bundle({0: second})
     assert len(segment.streams) == 1
 
 
 def test_the_bundles_own_count_of_items_is_kept() -> None:
     """It is not counted again."""
     segment = fill([Bundle({0: pa.record_batch({"a": [1]})}, items=17)])
-    assert segment.manifest[0].items == segment.stored(0).bundle.items == 17
+    assert segment.manifest[0].items == next(iter(segment)).bundle.items == 17
 
 
 def test_streams_appear_in_the_order_of_their_first_batch() -> None:

@@ -162,10 +162,6 @@ class OpenSegment:
         return self._stored[-1].end_offset if self._stored else 0
 
     @property
-    def opened_at_ns(self) -> int | None:
-        return self._stored[0].ingested_at_ns if self._stored else None
-
-    @property
     def streams(self) -> Sequence[OpenStream]:
         """The streams in the order in which they appeared."""
         return self._streams
@@ -182,10 +178,6 @@ class OpenSegment:
             or len(self._streams) >= self._settings.max_streams
             or any(stream.gauge.is_at_limit() for stream in self._streams)
         )
-
-    def stored(self, index: int) -> StoredBundle:
-        """The bundle of that index, as it was added."""
-        return self._stored[index]
 
     def __iter__(self) -> Iterator[StoredBundle]:
         """The bundles that are there now, as they were added."""

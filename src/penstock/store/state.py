@@ -147,10 +147,6 @@ class StoreState:
             if missing := subscriber.missing(info):
                 yield subscriber, missing
 
-    def oldest_unsettled(self, subscriber: SubscriberState) -> SegmentInfo | None:
-        """The oldest segment with something that the subscriber lacks."""
-        return self.segments.get(subscriber.floor)
-
     # --- changing ------------------------------------------------------------------------------
 
     def apply(self, event: Event) -> int:
