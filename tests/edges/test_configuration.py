@@ -119,3 +119,14 @@ def test_option_is_read_and_bounded_as_its_setting(command: str, told: str) -> N
     answer = run(*command.split())
     assert answer.code == 2
     assert f"Invalid value for {told}" in answer.err
+
+
+def test_commands_and_server_share_their_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`archive.objects` are keys to the server; commands find the archive by `archive.url`."""
+    monkeypatch.setenv("PENSTOCK_ARCHIVE_URL", f"file://{tmp_path}/objects")
+    monkeypatch.setenv("PENSTOCK_ARCHIVE_OBJECTS", "aws_region=eu-1")
+    found = yaml.safe_load(run("serve", "--print-config").out)
+    assert found["archive"]["objects"] == {"aws_region": "eu-1"}
+    assert run("archive", "status", "--data-dir", tmp_path).code == 0

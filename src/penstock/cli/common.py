@@ -19,7 +19,7 @@ from penstock.model import Topic
 from penstock.model.errors import InvalidSetting, InvalidTopic, PenstockError
 from penstock.model.fields import check_bounds, key_of, written_as
 from penstock.model.printable import printable, printable_lines
-from penstock.storage import DataDirectory
+from penstock.storage import DEFAULT_DATA_DIR, DataDirectory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 data_dir_option = click.option(
     "--data-dir",
     type=click.Path(path_type=Path, file_okay=False),
-    default=Path("data"),
+    default=DEFAULT_DATA_DIR,
     envvar="PENSTOCK_DATA_DIR",
     show_default=True,
     show_envvar=True,

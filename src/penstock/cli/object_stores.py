@@ -60,7 +60,8 @@ def archive_options(*, required: bool = False) -> Callable[[Any], Any]:
         "objects_url",
         metavar="URL",
         required=required,
-        envvar="PENSTOCK_ARCHIVE_OBJECTS",
+        # The server's `archive.url`; its `archive.objects` are keys, and 0.1 used that name here.
+        envvar=["PENSTOCK_ARCHIVE_URL", "PENSTOCK_ARCHIVE_OBJECTS"],
         show_envvar=True,
         help="The archive's objects: s3://bucket/prefix, gs://…, az://… or file:///folder.",
     )

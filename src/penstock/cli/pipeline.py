@@ -22,7 +22,7 @@ from penstock.cli.object_stores import queue_options, root_option
 from penstock.cli.serve import config_option, read_config
 from penstock.model.errors import InvalidSetting, PenstockError
 from penstock.pipeline.flush.ending import Ending
-from penstock.storage import DataDirectory
+from penstock.storage import DEFAULT_DATA_DIR, DataDirectory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -52,11 +52,11 @@ def pipeline() -> None:
 @click.option(
     *("--data-dir", "data_dirs"),
     type=click.Path(path_type=Path, file_okay=False),
-    default=[Path("data")],
+    default=[DEFAULT_DATA_DIR],
     multiple=True,
     envvar="PENSTOCK_DATA_DIR",
     show_envvar=True,
-    help="The data directory; may be repeated.  [default: data]",
+    help=f"The data directory; may be repeated.  [default: {DEFAULT_DATA_DIR}]",
 )
 @config_option
 @click.option(

@@ -6,7 +6,8 @@ import json
 import re
 import uuid
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 from penstock.model.errors import Damaged, InvalidTopic, UnsupportedVersion
 from penstock.model.topics import Topic, decode_part, encode_part
@@ -14,8 +15,9 @@ from penstock.storage.files import Files, LocalFiles, read_whole, write_atomical
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
+DEFAULT_DATA_DIR: Final = Path("data")
+"""Where nobody says another."""
 FORMAT_VERSION = 1
 IDENTITY = "penstock.json"
 METADATA = "metadata.db"

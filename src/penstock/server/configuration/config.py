@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 import pickle
 from dataclasses import dataclass, fields
-from pathlib import Path
 from typing import Annotated, Literal, TypeAlias
 
 from penstock.archive.settings import DEFAULT_ROOT, ArchiveSettings
@@ -44,6 +43,7 @@ from penstock.model.settings import (
 )
 from penstock.pipeline.flush.settings import FlushSettings
 from penstock.queue.settings import ProducerSettings
+from penstock.storage import DEFAULT_DATA_DIR
 
 Signals: TypeAlias = Annotated[
     tuple[str, ...], several(traces="traces", logs="logs", metrics="metrics")
@@ -219,7 +219,7 @@ class Logging(Settings):
 class Config(Settings):
     """Everything that a server is told."""
 
-    data_dir: FilePath = setting(Path("data"), "The data.")
+    data_dir: FilePath = setting(DEFAULT_DATA_DIR, "The data.")
     file_access: Literal["owner", "group", "all"] = setting(
         "owner", "Who may read what is written there."
     )
