@@ -309,7 +309,7 @@ def test_damaged_event_is_found_where_it_is(killed: Placed) -> None:
 def test_event_that_nobody_understands_is_found(store: Placed) -> None:
     """Though its CRC holds: it was written by something else."""
     with open_store(store.folder) as opened:
-        opened._journal._acks.append(b"\x63 unknown").durable.wait()
+        opened._journal._acks._commits.append(b"\x63 unknown").durable.wait()
         copy = store.ack_log.read_bytes()
     store.ack_log.write_bytes(copy)
     assert "not an event" in damage(store)["detail"]
