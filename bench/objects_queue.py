@@ -18,13 +18,13 @@ from penstock.metrics import Metrics, names
 from penstock.model.clock import SystemClock
 from penstock.queue import AsyncConsumer, AsyncProducer, ConsumerSettings, ProducerSettings
 from penstock.queue.appender import Appender
-from penstock.queue.backoff import Backoff
 from penstock.queue.changes import NewEntry, appended
 from penstock.queue.entries import Entries
 from penstock.queue.entry import Metadata, encode_body
 from penstock.queue.format import Manifest, encode_chunk, encode_manifest
 from penstock.queue.keys import batch_key, chunk_key
 from penstock.queue.manifest import ManifestObject
+from penstock.queue.pauses import Pauses
 from penstock.queue.ulid import LOWEST, UlidSource
 
 if TYPE_CHECKING:
@@ -211,7 +211,7 @@ async def _append_us(run: Run, objects: ObjectStore, manifest: bytes) -> float:
         os.urandom(16),
         TAIL_BYTES,
         SystemClock(),
-        Backoff(random.Random(1)),
+        Pauses(random.Random(1)),
         Metrics().for_queue(MANIFEST),
     )
     took = []

@@ -55,7 +55,7 @@ class ArchiveSettings(Settings):
     )
     retry_s: Duration = setting(
         5.0,
-        "The pause after a store did not answer; it doubles up to a minute.",
+        "The longest pause after a store did not answer; it doubles up to a minute.",
         key="retry",
         over=0,
     )

@@ -25,6 +25,7 @@ from penstock.archive.sources import log_identity
 from penstock.archive.upkeep import Upkeep
 from penstock.log.inventory import file_name
 from penstock.log.survey import log_files
+from penstock.model.backoff import Backoff
 from penstock.model.clock import Clock, SystemClock
 from penstock.model.errors import Fenced, FormatError, MetadataChanged, PenstockError
 from penstock.storage.files import LocalFiles, read_whole, write_atomically
@@ -129,7 +130,7 @@ class Uploader:
         Whatever else goes wrong (a store that does not answer, a log that cannot be read, or does
         not belong to its archive) is reported in `failure` and tried again after a pause.
         """
-        retry_s = self.settings.retry_s
+        backoff = Backoff(self.settings.retry_s, _MAX_RETRY_S)
         tidied_at: float | None = None
         while not self._stopping.is_set():
             try:
@@ -140,12 +141,13 @@ class Uploader:
                 if tidied_at is None or now - tidied_at >= self.settings.upkeep_interval_s:
                     await self.tidy()
                     tidied_at = now
-                pause_s, retry_s = self.settings.poll_s, self.settings.retry_s
+                backoff.reset()
+                pause_s = self.settings.poll_s
             except Fenced:
                 raise
             except (PenstockError, OSError) as error:
                 self._note(error)
-                pause_s, retry_s = retry_s, min(retry_s * 2, _MAX_RETRY_S)
+                pause_s = backoff.next_s()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._stopping.wait(), pause_s)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -12,6 +13,7 @@ from sqlalchemy.exc import DBAPIError
 
 from penstock.lake.durable import FILE_IO
 from penstock.lake.metadata import CATALOG
+from penstock.model.backoff import Backoff
 from penstock.storage.files import LocalFiles
 
 if TYPE_CHECKING:
@@ -22,7 +24,8 @@ if TYPE_CHECKING:
 _LOCK_WAIT_S: Final = 30
 """How long SQLite waits for another process's transaction."""
 _ATTEMPTS: Final = 8
-_PAUSE_S: Final = 0.05
+_FIRST_PAUSE_S: Final = 0.1
+_LONGEST_PAUSE_S: Final = 0.8
 
 
 def open_catalog(settings: LakeSettings) -> Catalog:
@@ -34,15 +37,12 @@ def open_catalog(settings: LakeSettings) -> Catalog:
     if not settings.catalog:
         LocalFiles().make_folder(Path(settings.warehouse))
         properties |= {"type": "sql", "uri": _sqlite(Path(settings.warehouse))}
-    failures = 0
-    while True:
-        try:
+    backoff = Backoff(_FIRST_PAUSE_S, _LONGEST_PAUSE_S)
+    for _ in range(_ATTEMPTS - 1):
+        with contextlib.suppress(DBAPIError):  # another made the tables since our look
             return _open(settings, properties)
-        except DBAPIError:  # another process made the same tables between our look and our try
-            failures += 1
-            if failures == _ATTEMPTS:
-                raise
-            time.sleep(_PAUSE_S * failures)
+        time.sleep(backoff.next_s())
+    return _open(settings, properties)
 
 
 def _open(settings: LakeSettings, properties: dict[str, str]) -> Catalog:

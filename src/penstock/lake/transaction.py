@@ -7,8 +7,6 @@ then the compare-and-swap that all of them share.
 
 from __future__ import annotations
 
-import itertools
-import random
 import time
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,10 +15,11 @@ from pyiceberg.table.update import update_table_metadata
 from pyiceberg.table.update.snapshot import ExpireSnapshots
 
 from penstock.lake.properties import WRITTEN_FORMAT, snapshots_kept
+from penstock.model.backoff import Backoff
 from penstock.model.errors import CommitContended, NotHonoured
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from pyiceberg.io import FileIO
     from pyiceberg.table import Table
@@ -78,7 +77,8 @@ def commit_snapshot(
     commit whose answer was lost is recognised by its snapshot and is not repeated. CommitContended
     after many attempts; NotHonoured where the table is of a format that is only read here.
     """
-    for pause_s in _pauses():
+    backoff = Backoff(_FIRST_PAUSE_S, _LONGEST_PAUSE_S)
+    for _ in range(_ATTEMPTS):
         check_format(table)
         base = table.metadata_location
         transaction = SnapshotTransaction(table)
@@ -87,7 +87,7 @@ def commit_snapshot(
         try:
             transaction.commit_transaction()
         except Exception:
-            time.sleep(pause_s)
+            time.sleep(backoff.next_s())
             table.refresh()
             if table.snapshot_by_id(snapshot_id) is not None:
                 return snapshot_id
@@ -119,8 +119,3 @@ def forget_snapshots(transaction: SnapshotTransaction) -> None:
     forgotten = [s.snapshot_id for s in oldest_first[:-kept] if s.snapshot_id not in protected]
     if forgotten:
         ExpireSnapshots(transaction).by_ids(forgotten).commit()
-
-
-def _pauses() -> Iterator[float]:
-    for attempt in itertools.islice(itertools.count(), _ATTEMPTS):
-        yield random.uniform(0.0, min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2**attempt))

@@ -11,6 +11,8 @@ import asyncio
 import enum
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
+from penstock.model.backoff import Backoff
+
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from random import Random
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
     from penstock.model.clock import Clock
     from penstock.otel.signals import Signal
 
-FIRST_PAUSE_S: Final = 0.1
+FIRST_PAUSE_S: Final = 0.2
 LONGEST_PAUSE_S: Final = 5.0
 
 
@@ -77,12 +79,12 @@ class Delivery:
         """`due`: when it should have been sent; its latency begins then."""
         self._tally.requests += 1
         answer = await sender.send(request.signal, request.data)
-        began, pause_s = self._clock.monotonic(), FIRST_PAUSE_S
+        began = self._clock.monotonic()
+        backoff = Backoff(FIRST_PAUSE_S, LONGEST_PAUSE_S, self._random)
         while answer.outcome is Outcome.RETRY:
             wait_s = answer.retry_after_s
             if wait_s is None:
-                wait_s = pause_s * (0.5 + self._random.random())
-                pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+                wait_s = backoff.next_s()
             if self._clock.monotonic() + wait_s - began > self._patience_s:
                 break
             await self._sleep(wait_s)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 from typing import Final
 
-_DOUBLINGS: Final = 30
-"""More would be infinite before they are bounded."""
+_DOUBLINGS: Final = 8
+"""So a pause is measured by the first one, also where that is far below the longest."""
 
 
 class Backoff:

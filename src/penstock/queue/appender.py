@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
     from penstock.metrics import QueueMetrics
     from penstock.model.clock import Clock
-    from penstock.queue.backoff import Backoff
     from penstock.queue.entries import Entries
     from penstock.queue.format import Manifest
     from penstock.queue.manifest import Loaded, ManifestObject
+    from penstock.queue.pauses import Pauses
     from penstock.storage.objects import ObjectStore
 
 
@@ -64,7 +64,7 @@ class Appender:
     writer_id: bytes
     tail_bytes: int
     clock: Clock
-    backoff: Backoff
+    pauses: Pauses
     metrics: QueueMetrics
     _append_no: int = 0
     _unsure: list[Attempt] = field(default_factory=list)
@@ -91,10 +91,10 @@ class Appender:
             except ObjectChanged:
                 self._must_read = True
                 self.metrics.count(names.QUEUE_CONFLICTS)
-                await self.backoff.after_conflict()
+                await self.pauses.after_conflict()
             except ObjectsUnavailable:
                 self._must_read = True
-                await self.backoff.after_silence()
+                await self.pauses.after_silence()
             else:
                 return outcome
             if is_over():
@@ -131,12 +131,12 @@ class Appender:
             self._unsure.remove(attempt)
             raise
         finally:
-            self.backoff.took(self.clock.monotonic() - started)
+            self.pauses.took(self.clock.monotonic() - started)
         # Any other attempt was made on the version that is now gone, so it never comes.
         self._unsure.clear()
         self._must_read = self._has_company
         seconds = self.clock.monotonic() - started
-        self.backoff.succeeded()
+        self.pauses.succeeded()
         size = sum(entry.batch_bytes for entry in entries)
         self.metrics.appended(len(entries), size, seconds)
         return _landed(attempt)

@@ -19,11 +19,11 @@ from penstock.model.errors import (
     OffsetUnavailable,
     QueueClosed,
 )
-from penstock.queue.backoff import Backoff
 from penstock.queue.changes import claimed, dequeued
 from penstock.queue.entries import Entries
 from penstock.queue.gc import GarbageCollector
 from penstock.queue.manifest import Loaded, ManifestObject
+from penstock.queue.pauses import Pauses
 from penstock.queue.read_ahead import ReadAhead
 from penstock.queue.settings import ConsumerSettings
 
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from penstock.model.errors import PenstockError
-    from penstock.queue.backoff import Sleep
     from penstock.queue.entry import Entry
     from penstock.queue.fetch import ConsumedBatch
     from penstock.queue.format import Manifest
+    from penstock.queue.pauses import Sleep
     from penstock.storage.objects import ObjectStore
 
 _LOG = logging.getLogger(__name__)
@@ -66,7 +66,7 @@ class AsyncConsumer:
         self._entries = Entries(objects, settings.manifest_path)
         self._clock = clock
         self._sleep = sleep
-        self._backoff = Backoff(randomness, sleep)
+        self._pauses = Pauses(randomness, sleep)
         self._metrics = metrics.for_queue(settings.manifest_path)
         self._metrics.gauges = self._gauges
         self._ahead = ReadAhead(objects, self._entries, settings)
@@ -251,13 +251,13 @@ class AsyncConsumer:
                 try:
                     await self._manifest.swap(loaded, after)
                 except ObjectChanged:
-                    await self._backoff.after_conflict()
+                    await self._pauses.after_conflict()
                 except ObjectsUnavailable:  # the next look tells whether it was done
                     if self._clock.monotonic() >= gives_up_at:
                         raise
-                    await self._backoff.after_silence()
+                    await self._pauses.after_silence()
                 else:
-                    self._backoff.succeeded()
+                    self._pauses.succeeded()
                     self._seen = after
                     self._entries.forget_before(after.first_chunk)
                     return
@@ -299,13 +299,13 @@ class AsyncConsumer:
             try:
                 after = await self._manifest.swap(loaded, claimed(loaded.manifest))
             except ObjectChanged:
-                await self._backoff.after_conflict()
+                await self._pauses.after_conflict()
             except ObjectsUnavailable:
                 if self._clock.monotonic() >= gives_up_at:
                     raise
-                await self._backoff.after_silence()
+                await self._pauses.after_silence()
             else:
-                self._backoff.succeeded()
+                self._pauses.succeeded()
                 return after.manifest, acked
 
     def _check_open(self) -> None:

@@ -20,19 +20,19 @@ from typing import TYPE_CHECKING, Final
 from penstock.metrics import Metrics, names, shared_metrics
 from penstock.model.clock import Clock, SystemClock
 from penstock.model.errors import ObjectChanged, ObjectsUnavailable
-from penstock.queue.backoff import Backoff
 from penstock.queue.changes import with_floor
 from penstock.queue.chunks import lowest_id
 from penstock.queue.entries import Entries
 from penstock.queue.entry import decode_entries
 from penstock.queue.keys import batch_id_of, batch_key, chunk_folder, chunk_of
 from penstock.queue.manifest import ManifestObject
+from penstock.queue.pauses import Pauses
 from penstock.queue.settings import GarbageSettings
 from penstock.queue.ulid import LOWEST, lowest_ulid_at, ulid_ms
 
 if TYPE_CHECKING:
-    from penstock.queue.backoff import Sleep
     from penstock.queue.format import Manifest
+    from penstock.queue.pauses import Sleep
     from penstock.queue.ulid import Ulid
     from penstock.storage.objects import ObjectInfo, ObjectStore
 
@@ -69,7 +69,7 @@ class GarbageCollector:
         self.settings = settings or GarbageSettings()
         self._objects = objects
         self._clock = clock or SystemClock()
-        self._backoff = Backoff(randomness or random.SystemRandom(), sleep)
+        self._pauses = Pauses(randomness or random.SystemRandom(), sleep)
         self._metrics = (metrics or shared_metrics()).for_queue(self.settings.manifest_path)
         self._manifest = ManifestObject(objects, self.settings)
         self._entries = Entries(objects, self.settings.manifest_path)
@@ -105,13 +105,13 @@ class GarbageCollector:
             try:
                 swapped = await self._manifest.swap(loaded, with_floor(manifest, wanted))
             except ObjectChanged:
-                await self._backoff.after_conflict()
+                await self._pauses.after_conflict()
             except ObjectsUnavailable:  # a floor that was set and not answered stands: no harm
                 if self._clock.monotonic() >= gives_up_at:
                     raise
-                await self._backoff.after_silence()
+                await self._pauses.after_silence()
             else:
-                self._backoff.succeeded()
+                self._pauses.succeeded()
                 return wanted, swapped.manifest
 
     async def _wanted_bound(self, manifest: Manifest) -> Ulid:

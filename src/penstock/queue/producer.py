@@ -22,10 +22,10 @@ from penstock.model.errors import (
     QueueUnreachable,
 )
 from penstock.queue.appender import Appender, Outcome
-from penstock.queue.backoff import Backoff
 from penstock.queue.entries import Entries
 from penstock.queue.filling import MAX_METADATA_BYTES, Filling
 from penstock.queue.manifest import ManifestObject
+from penstock.queue.pauses import Pauses
 from penstock.queue.settings import ProducerSettings
 from penstock.queue.uploader import Uploader
 from penstock.queue.watcher import WriteHandle
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
     from types import TracebackType
 
-    from penstock.queue.backoff import Sleep
     from penstock.queue.changes import NewEntry
+    from penstock.queue.pauses import Sleep
     from penstock.queue.ulid import Ulid
     from penstock.storage.objects import ObjectStore
 
@@ -81,7 +81,7 @@ class AsyncProducer:
             randomness.randbytes(16),
             settings.tail_bytes,
             clock,
-            Backoff(randomness, sleep),
+            Pauses(randomness, sleep),
             self._metrics,
         )
         self._filling: Filling | None = None

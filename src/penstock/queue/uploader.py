@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from penstock.metrics import names
 from penstock.model.errors import ObjectMissing, ObjectsUnavailable, QueueUnreachable
-from penstock.queue.backoff import Backoff
+from penstock.queue.pauses import Pauses
 from penstock.queue.ulid import UlidSource
 
 if TYPE_CHECKING:
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
     from penstock.metrics import QueueMetrics
     from penstock.model.clock import Clock
-    from penstock.queue.backoff import Sleep
     from penstock.queue.changes import NewEntry
     from penstock.queue.filling import Filling
+    from penstock.queue.pauses import Sleep
     from penstock.queue.settings import ProducerSettings
     from penstock.queue.ulid import Ulid
     from penstock.storage.objects import ObjectStore
@@ -52,7 +52,7 @@ class Uploader:
 
     async def store(self, filling: Filling) -> None:
         """Returns when the batch is stored and has an entry, or when its watcher has failed."""
-        backoff = Backoff(self._randomness, self._sleep)
+        pauses = Pauses(self._randomness, self._sleep)
         async with self._turns:
             batch_id = self._ids.next(self.floor)
             data, entry = await filling.encode(batch_id, self._settings, self._version)
@@ -63,7 +63,7 @@ class Uploader:
                     if self._clock.monotonic() >= filling.gives_up_at:
                         self._give_up(filling, error)
                     else:
-                        await backoff.after_silence()
+                        await pauses.after_silence()
                 else:
                     filling.entry = entry
                     return
@@ -73,7 +73,7 @@ class Uploader:
 
         False: its time was over before anybody could say.
         """
-        backoff = Backoff(self._randomness, self._sleep)
+        pauses = Pauses(self._randomness, self._sleep)
         while True:
             try:
                 await self._objects.head(entry.location)
@@ -84,7 +84,7 @@ class Uploader:
                     return False
             else:
                 return True
-            await backoff.after_silence()
+            await pauses.after_silence()
 
     async def _store_again(self, filling: Filling, entry: NewEntry) -> None:
         data, _ = await filling.encode(entry.batch_id, self._settings, self._version)

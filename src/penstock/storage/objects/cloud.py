@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from obstore import exceptions as refused
 
+from penstock.model.backoff import Backoff
 from penstock.model.errors import (
     InvalidArgument,
     ObjectExists,
@@ -39,8 +40,9 @@ _PARTS_UNDER_WAY = 2
 _PIECE_BYTES = 512 << 10
 """What is handed over at a time, to be made into parts."""
 _LIST_CHUNK = 1000
-_PAUSES_S = (0.05, 0.2, 0.8)
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 0.8
 """Between tries while others change the same object."""
+_TRIES = 4
 
 
 class CloudObjects:
@@ -57,16 +59,18 @@ class CloudObjects:
 
     async def put(self, key: str, data: Data) -> Version:
         """Writes the object, whatever stood there."""
-        for pause_s in _PAUSES_S:
+        backoff = Backoff(_FIRST_PAUSE_S, _LONGEST_PAUSE_S)
+        for _ in range(_TRIES - 1):
             try:
                 return await self._put(self._patient, key, data, "overwrite", Call.WRITE)
             except Conflicting:
-                await asyncio.sleep(pause_s)
+                await asyncio.sleep(backoff.next_s())
         return await self._put(self._patient, key, data, "overwrite", Call.WRITE)
 
     async def create(self, key: str, data: Data) -> Version:
         """Writes the object where there is none."""
-        for pause_s in _PAUSES_S:
+        backoff = Backoff(_FIRST_PAUSE_S, _LONGEST_PAUSE_S)
+        for _ in range(_TRIES - 1):
             try:
                 return await self._put(self._exact, key, data, "create", Call.CREATE)
             except ObjectExists:
@@ -74,7 +78,7 @@ class CloudObjects:
                 # written, so that trying again cannot be refused because of one's own success.
                 if await self._exists(key):
                     raise
-            await asyncio.sleep(pause_s)
+            await asyncio.sleep(backoff.next_s())
         raise ObjectsUnavailable(f"{key}: others are changing it all the time")
 
     async def replace(self, key: str, data: Data, expected: Version) -> Version:

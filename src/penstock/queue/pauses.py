@@ -1,9 +1,11 @@
-"""How long to wait before the next try: random, and longer each time."""
+"""The pauses of a queue's tries: after others were quicker, and after the store was silent."""
 
 from __future__ import annotations
 
 import asyncio
 from typing import TYPE_CHECKING, Final, TypeAlias
+
+from penstock.model.backoff import Backoff
 
 if TYPE_CHECKING:
     import random
@@ -15,25 +17,23 @@ _LONGEST_S: Final = 2.0
 _SILENCE_S: Final = 0.05
 """The first pause after the store did not answer."""
 _QUICKEST_S: Final = 0.0005
-_DOUBLINGS: Final = 8
 
 
-class Backoff:
-    """Pauses between tries. Those after a conflict are measured by how long a try takes.
+class Pauses:
+    """Those after a conflict are measured by how long a try takes.
 
     So the pauses of a store in memory are short and those of one far away are long, and with many
     writers each one's chance to be alone grows until somebody gets through.
     """
 
     def __init__(self, randomness: random.Random, sleep: Sleep | None = None) -> None:
-        self._randomness = randomness
+        self._backoff = Backoff(_SILENCE_S, _LONGEST_S, randomness)
         self._sleep = sleep or asyncio.sleep
         self._try_s = _QUICKEST_S
-        self._tries = 0
 
     def succeeded(self) -> None:
         """The next pause is short again."""
-        self._tries = 0
+        self._backoff.reset()
 
     def took(self, seconds: float) -> None:
         """How long a try took, whatever came of it."""
@@ -41,13 +41,8 @@ class Backoff:
 
     async def after_conflict(self) -> None:
         """Somebody else was quicker."""
-        await self._pause(self._try_s)
+        await self._sleep(self._backoff.next_s(self._try_s))
 
     async def after_silence(self) -> None:
         """The store did not answer."""
-        await self._pause(_SILENCE_S)
-
-    async def _pause(self, first_s: float) -> None:
-        longest = min(_LONGEST_S, first_s * 2 ** min(self._tries, _DOUBLINGS))
-        self._tries += 1
-        await self._sleep(self._randomness.uniform(0.0, longest))
+        await self._sleep(self._backoff.next_s())
