@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.archive.catalog import Catalog, archived_partitions, catalogs
+from penstock.archive.catalog import Catalog, all_statuses, archived_partitions, catalogs
 from penstock.archive.settings import ArchiveSettings
-from penstock.archive.status import all_statuses
 from penstock.archive.verify import verify_archive
 from penstock.model.topics import Topic
 from tests.archive.worlds import World, world

@@ -4,13 +4,13 @@ In come the messages of an open log, once they are durable; out go objects of co
 a descriptor of each in the metadata store, by which it is found.
 
     format                    the object, its descriptor, the uploader's checkpoint
-    catalog, objects          where the parts of an archive are; what the objects' names say
+    catalog, objects          where the parts of an archive are, and what there is; their names
     identity, claim           both halves belong together, and to one owner at a time
-    sources, tail, encoder, carrier    a range of the log, on its way to an object
+    sources, encoder, carrier    a range of the log, on its way to an object
     uploader, upkeep          one object after the other; what may go
     archiving                 all of that for the stores of a server
     reader, tiered            messages again: from objects alone, or with the log behind them
-    rebuild, verify, status   descriptors made again, damage found, what is there at a glance
+    rebuild, verify           descriptors made again, damage found
 """
 
 from __future__ import annotations

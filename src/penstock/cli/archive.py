@@ -158,8 +158,8 @@ def rebuild(
 
 
 async def _statuses(objects_url: str, metadata_url: str, root: str) -> list[dict[str, Any]]:
+    from penstock.archive.catalog import all_statuses
     from penstock.archive.objects import check_empty
-    from penstock.archive.status import all_statuses
 
     async with archive_stores(objects_url, metadata_url, create=True) as (objects, metadata):
         found = await all_statuses(objects, metadata, root)

@@ -15,10 +15,10 @@ import json
 import os
 import threading
 import weakref
-from collections import OrderedDict
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
+from cachetools import LRUCache
 
 from penstock.client.server_file import SOCKETS
 from penstock.model.errors import ServerUnreachable
@@ -64,28 +64,9 @@ class _Connection:
         self.client = pf.connect(f"grpc+unix://{path}")
 
 
-class _Connections:
-    """Those of this process, kept: making one takes longer than most answers."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._kept: OrderedDict[tuple[int, Path, int], _Connection] = OrderedDict()
-
-    def get(self, folder: Path, worker: int) -> _Connection:
-        key = (os.getpid(), folder, worker)  # a connection does not survive a fork
-        with self._lock:
-            found = self._kept.pop(key, None) or _Connection(folder, worker)
-            self._kept[key] = found
-            if len(self._kept) > _MOST_KEPT:
-                self._kept.popitem(last=False)
-        return found
-
-    def drop(self, folder: Path, worker: int) -> None:
-        with self._lock:
-            self._kept.pop((os.getpid(), folder, worker), None)
-
-
-_connections = _Connections()
+_lock: Final = threading.Lock()
+_kept: Final[LRUCache[tuple[int, Path, int], _Connection]] = LRUCache(_MOST_KEPT)
+"""Connections of this process: making one takes longer than most answers."""
 
 
 @contextlib.contextmanager
@@ -94,11 +75,14 @@ def worker_client(data_dir: Path, worker: int) -> Iterator[pf.FlightClient]:
     import pyarrow.flight as pf
 
     folder = data_dir / SOCKETS
+    key = (os.getpid(), folder, worker)  # a connection does not survive a fork
     try:
-        connection = _connections.get(folder, worker)
+        with _lock:
+            connection = _kept[key] = _kept.get(key) or _Connection(folder, worker)
         yield connection.client
     except (pf.FlightError, pa.ArrowException, OSError) as error:
-        _connections.drop(folder, worker)
+        with _lock:
+            _kept.pop(key, None)
         raise ServerUnreachable(_reason(error)) from error
 
 

@@ -1,4 +1,18 @@
-"""The stateless queue: producers without a disk, object storage, one fenced consumer."""
+"""The stateless queue: producers without a disk, object storage, one fenced consumer.
+
+In come entries with metadata, which are durable when their batch and its place in the manifest are;
+out they go in the order of sequences, each batch until it is acknowledged.
+
+    entry, batch, format, keys, ulid    every byte, and every name
+    manifest, changes, chunks    the one object that decides, and what may happen to it
+    entries, fetch        entries by their sequence; the batch that one names
+    filling, uploader, appender, producer    from calls to a batch, and to its place
+    read_ahead, consumer  batches in order, for the one whose epoch it is
+    gc, verify, inspector what may go, what is damaged, what waits
+    blocking              producer and consumer for callers without an event loop
+    otlp                  the metadata of OTLP requests
+    pauses, watcher       waiting: to try again, and for what is durable
+"""
 
 from __future__ import annotations
 
