@@ -146,6 +146,27 @@ def test_requests_of_queues_say_what_they_are(fixtures: Path) -> None:
         assert origins == [("/default/traces", "traces")] * 3
 
 
+@pytest.mark.parametrize(
+    ("objects", "metadata", "owned"),
+    [
+        ("archive-v1/objects", "archive-v1", [("/default/traces", 25, 2)]),
+        (
+            *("data-v2/objects", "data-v2/data"),
+            [("/default/logs", 1, 3), ("/default/metrics", 1, 3), ("/default/traces", 3, 3)],
+        ),
+    ],
+)
+def test_owners_of_archives_are_known(
+    fixtures: Path, objects: str, metadata: str, owned: list[tuple[str, int, int]]
+) -> None:
+    """By their leases, which have a version too: the next owner's epoch is a later one."""
+    where = ["--metadata", (fixtures / metadata / "metadata.db").as_uri()]
+    rows = run(
+        "archive", "status", "--json", "--objects", (fixtures / objects).as_uri(), *where
+    ).json
+    assert [(row["topic"], row["end_offset"], row["epoch"]) for row in rows] == owned
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_every_version_that_a_page_names_is_kept(page: Path) -> None:
     """So that nobody can raise a number and forget the files that are there."""
