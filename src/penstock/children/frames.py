@@ -57,10 +57,13 @@ def read_message(file: IO[bytes]) -> list[bytes] | None:
     head = file.read(COUNT.size)
     if len(head) < COUNT.size:
         return None
-    lengths = file.read(8 * count_of(head))
-    parts = [file.read(length) for length in lengths_of(lengths, MOST_BYTES)]
-    whole = lengths_of(lengths, MOST_BYTES) == tuple(map(len, parts))
-    return parts if whole else None
+    size = 8 * count_of(head)
+    data = file.read(size)
+    if len(data) < size:
+        return None
+    lengths = lengths_of(data, MOST_BYTES)
+    parts = [file.read(length) for length in lengths]
+    return parts if lengths == tuple(map(len, parts)) else None
 
 
 async def read_message_async(stream: asyncio.StreamReader, most_bytes: int) -> list[bytes]:
