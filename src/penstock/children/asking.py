@@ -31,6 +31,8 @@ _PIPE_BYTES: Final = 1024 * 1024
 _LOOK_S: Final = 0.2
 _LAST_STEPS_S: Final = 1.0
 _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
+SEEN: Final = 3
+"""Who is silent for such a part of its deadline shows in health, before it is ended."""
 PIPES: Final[dict[str, Any]] = {
     "stdin": subprocess.PIPE,
     "stdout": subprocess.PIPE,
@@ -100,7 +102,6 @@ class Child:
 
     @property
     def pid(self) -> int:
-        """Its own."""
         return self._process.pid
 
     @property

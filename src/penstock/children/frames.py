@@ -74,7 +74,6 @@ async def read_message_async(stream: asyncio.StreamReader, most_bytes: int) -> l
 
 
 def write_message(file: IO[bytes], parts: Sequence[Part]) -> None:
-    """All of it."""
     for piece in pieces(parts):
         file.write(piece)
     file.flush()

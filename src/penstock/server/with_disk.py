@@ -71,7 +71,6 @@ class WithDisk:
         self._flight = self._open_flight(report)
 
     async def close(self) -> None:
-        """Seals and closes."""
         self._decoder.hurry()
         if self._flight is not None:
             await asyncio.to_thread(self._flight.stop)
@@ -94,7 +93,6 @@ class WithDisk:
         return self._stores.make_room(size)
 
     def sample(self) -> None:
-        """Counts."""
         self._rates.sample(self._stores.all())
 
     def failures(self) -> list[str]:

@@ -274,7 +274,6 @@ async def _answer(worker: Worker, parent: Parent, question: dict[str, Any]) -> N
 
 
 def main() -> None:
-    """The process."""
     parent = begin(dies_with_starter=True)
     with contextlib.suppress(KeyboardInterrupt):
         uvloop.run(run(parent))

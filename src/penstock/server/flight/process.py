@@ -22,7 +22,6 @@ from penstock.server.log_lines import set_up_logging
 
 
 def main() -> None:
-    """The process."""
     parent = begin(niceness=NICENESS, dies_with_starter=True)
     questions = parent.documents()
     orders = next(questions)

@@ -135,7 +135,6 @@ class FlightService(pf.FlightServerBase):  # type: ignore[misc]  # pyarrow has n
 
     @told
     def do_action(self, context: Any, action: pf.Action) -> Iterator[bytes]:
-        """Of subscribers."""
         if action.type not in ACTIONS:
             raise pf.FlightServerError(f"there is no action {action.type[:80]!r}")
         asked = question(action.body.to_pybytes())

@@ -58,7 +58,6 @@ class _Refusing:
         self._limits = limits
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """ASGI."""
         text = f"there are more than {self._limits.connections} connections"
         refusal = Refusal(Cause.UNAVAILABLE, text, retry_after_s=1.0)
         body = Body(receive, held_back=holds_body_back(scope))
@@ -71,7 +70,6 @@ class _Server(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Captures none."""
         yield
 
 

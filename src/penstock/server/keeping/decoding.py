@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from penstock.children.asking import Child, ChildDied
+from penstock.children.asking import SEEN, Child, ChildDied
 from penstock.server.keeping.decoder import Answer, from_parts
 from penstock.store.decoding import bundle_in, decoded
 
@@ -30,8 +30,6 @@ DECODER: Final = "penstock.server.keeping.decoder"
 _LEAST_RATE: Final = 256 * 1024
 """Bytes a second that a decoder is given time for, beside its deadline: a tenth of the slowest."""
 _HURRY_S: Final = 3.0
-_SEEN: Final = 3
-"""It shows after this part of its deadline."""
 
 
 class DecoderProcess:
@@ -71,7 +69,7 @@ class DecoderProcess:
     def failures(self) -> list[str]:
         """What is wrong with it at present."""
         waited = max(child.silent_s for child in self._all())
-        silent = waited > self._deadline_s / _SEEN
+        silent = waited > self._deadline_s / SEEN
         return [f"the decoder has not answered for {waited:.0f} s"] if silent else []
 
     def hurry(self) -> None:
@@ -81,7 +79,6 @@ class DecoderProcess:
             child.hurry(_HURRY_S)
 
     def close(self) -> None:
-        """Ends the child."""
         with self._lock:
             self._closed = True
             self._child.end()

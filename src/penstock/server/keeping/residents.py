@@ -52,11 +52,9 @@ class Residents:
         return self._open.get(key)
 
     def items(self) -> list[tuple[Key, Store]]:
-        """All of them."""
         return list(self._open.items())
 
     def add(self, key: Key, store: Store, now: float) -> None:
-        """It was opened."""
         self._asleep.pop(key, None)
         self._open[key] = store
         self._used_at[key] = now
@@ -98,7 +96,6 @@ class Residents:
 
     @property
     def known(self) -> set[Key]:
-        """Open or not."""
         return {*self._open, *self._asleep}
 
     def expect(self, key: Key) -> None:
@@ -114,7 +111,6 @@ class Residents:
         return key in self._asleep and self._asleep[key] is None
 
     def note_asleep(self, key: Key, asleep: Asleep) -> None:
-        """It was closed."""
         self._asleep[key] = asleep
 
     def forget(self, key: Key) -> None:

@@ -35,7 +35,6 @@ class QueryApi:
         self._queries = queries
 
     def routes(self) -> list[Route]:
-        """What it answers."""
         return [
             Route("POST", "/api/v1/query", self._query, (Role.QUERY,)),
             Route("GET", "/api/v1/traces/{trace_id}", self._trace, (Role.QUERY,)),
@@ -88,7 +87,6 @@ class SnapshotApi:
         self._turn = asyncio.Lock()
 
     def routes(self) -> list[Route]:
-        """What it answers."""
         return [Route("POST", "/api/v1/hot-snapshot", self._snapshot, (Role.QUERY,))]
 
     async def _snapshot(self, request: Request) -> Response:

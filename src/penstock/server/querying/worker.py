@@ -173,7 +173,6 @@ def _warm_up() -> None:
 
 
 def main() -> None:
-    """The process."""
     parent = begin(niceness=NICENESS, dies_with_starter=True)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     questions = parent.documents()

@@ -80,7 +80,6 @@ def question(signal: Signal, data: bytes, limits: RequestLimits, *, is_json: boo
 
 
 def answer(head: bytes, data: bytes) -> list[Part]:
-    """Of one question."""
     number, is_json, records, parts = _QUESTION.unpack(head)
     limits = RequestLimits(max_records=records, max_parts=parts)
     found = check(_SIGNALS[number], data, limits, is_json=bool(is_json))

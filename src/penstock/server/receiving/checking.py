@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from penstock.children.asking import Child, ChildDied, ChildSilent
+from penstock.children.asking import SEEN, Child, ChildDied, ChildSilent
 from penstock.children.pool import ChildNotReady, Pool, PoolClosed
 from penstock.model.settings import KIB, MIB
 from penstock.otel.large import may_be_dense
@@ -44,8 +44,6 @@ PATIENCE_S: Final = 30.0
 """The longest that a request waits for its turn."""
 STOPPING_S: Final = 3.0
 """The longest that a check may take while the worker stops."""
-_SEEN: Final = 3
-"""A check shows in health after this part of its time."""
 _BOUNDS: Final = Bounds(
     PLACES, of_client=1, waiting=1024, waiting_of_client=256, what="large requests"
 )
@@ -111,7 +109,7 @@ class Checks:
     def failures(self) -> list[str]:
         """What is wrong with the processes at present."""
         waited = self._pool.silent_s()
-        silent = waited > self._deadline_s / _SEEN
+        silent = waited > self._deadline_s / SEEN
         return [f"a check has not ended for {waited:.0f} s"] if silent else []
 
     def _light(self, arrived: Arrived) -> bytes | None:

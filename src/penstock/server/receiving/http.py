@@ -38,7 +38,6 @@ class OtlpHttp:
         self._limits = intake.limits
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """ASGI."""
         if scope["type"] != "http":
             return
         kind, body = kind_in(scope), Body(receive, held_back=holds_body_back(scope))

@@ -130,7 +130,6 @@ class TopicsApi:
         self._workers = workers
 
     def routes(self) -> list[Route]:
-        """What it answers."""
         return [
             Route("GET", "/api/v1/topics", self._topics, _READERS),
             Route("GET", "/api/v1/subscribers", self._subscribers, _READERS),

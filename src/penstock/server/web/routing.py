@@ -62,7 +62,6 @@ class Response:
 
     @classmethod
     def of(cls, document: Any, status: int = 200) -> Response:
-        """As JSON."""
         return cls(status, json.dumps(document).encode())
 
 
@@ -95,7 +94,6 @@ class Router:
         """Bytes of answers that clients have not taken yet, by whose they are."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """ASGI."""
         if scope["type"] != "http":
             return
         headers: Headers = {}
