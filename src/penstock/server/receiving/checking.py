@@ -47,6 +47,8 @@ STOPPING_S: Final = 3.0
 _BOUNDS: Final = Bounds(
     PLACES, of_client=1, waiting=1024, waiting_of_client=256, what="large requests"
 )
+_LEAST_RATE: Final = 2 * MIB
+"""Bytes a second that a check is given time for, beside its deadline."""
 _KEPT_BYTES: Final = 256 * MIB
 """A process that has more memory after an answer is not kept."""
 
@@ -65,7 +67,7 @@ class Checks:
     """One worker's. Processes are started when the first large request comes."""
 
     def __init__(self, limits: Limits, deadline_s: float = PATIENCE_S) -> None:
-        """`deadline_s`: the longest that a check may take."""
+        """`deadline_s`: the longest that a check may take, beside the time for its bytes."""
         self._limits = limits
         self._deadline_s = deadline_s
         self._request_limits = RequestLimits(max_records=limits.records, max_parts=limits.parts)
@@ -154,12 +156,13 @@ class Checks:
     async def _ask(self, signal: Signal, data: bytes, *, is_json: bool) -> Checked:
         """ChildDied where it does so again: others must not suffer from a request for ever."""
         asked = question(signal, data, self._request_limits, is_json=is_json)
+        within_s = self._deadline_s + len(data) / _LEAST_RATE
         try:
-            return checked(await self._pool.ask(asked, self._deadline_s), data)
+            return checked(await self._pool.ask(asked, within_s), data)
         except (PoolClosed, ChildNotReady, ChildSilent):
             raise
         except ChildDied:
-            return checked(await self._pool.ask(asked, self._deadline_s), data)
+            return checked(await self._pool.ask(asked, within_s), data)
 
     def _done(self, task: asyncio.Task[Checked]) -> None:
         self._running.discard(task)
