@@ -23,7 +23,7 @@ from penstock.model.settings import KIB, SegmentSettings, SizePolicy, StoreSetti
 from penstock.model.slots import LOGS
 from penstock.otel import Signal
 from penstock.storage.files import LocalFiles
-from tests.cli.running import run
+from tests.cli.running import finish, run, start
 from tests.patience import PATIENCE_S, until
 from tests.server.running import Server, serving
 from tests.server.samples import traces
@@ -205,6 +205,28 @@ def test_server_is_ready_on_a_full_disk_and_says_where_it_is_when_there_is_room(
         ballast.unlink()
         until((data / "server.json").exists)
         assert send(server).status == 200
+        assert server.stop() == 0
+
+
+@pytest.mark.away
+def test_pipeline_makes_room_on_a_full_disk(small_disk: Path, tmp_path: Path) -> None:
+    """Not a byte is left, and what it takes to the lake goes from here; what comes then gets in."""
+    data, ballast = small_disk, small_disk / "ballast"
+    settings = config("backpressure", "0") | {"lake": {"warehouse": str(tmp_path / "lake")}}
+    with serving(data, config=settings) as server:
+        sent = 0
+        while send(server).status == 200:
+            sent += 1
+        fill(ballast)
+        command = ["run", "--once", f"--data-dir={data}", f"--config={data}.yaml"]
+        answer = finish(start("pipeline", *command, "--master=local[1]"))
+        assert answer.code == 0, answer.err
+        assert "No space left" not in answer.err
+        assert not [*data.glob("pipeline/**/*.tmp")]
+        until(lambda: send(server).status == 200)
+        counted = "SELECT count(*) AS spans FROM spans"
+        command = ["query", f"--data-dir={data}", f"--config={data}.yaml", "--json", counted]
+        assert run(*command).json == [{"spans": sent + 1}]
         assert server.stop() == 0
 
 

@@ -170,7 +170,15 @@ def test_hostile_namespace_stays_in_its_place(server: Server, name: str) -> None
     assert code is (grpc.StatusCode.OK if answer.status == 200 else code)
     assert code in (grpc.StatusCode.OK, grpc.StatusCode.INVALID_ARGUMENT, None)
     beside = {path.name for path in data_of(server).iterdir()}
-    known = {"penstock.json", "topics", ".lock", "server.json", "sockets", "repeats.tbl"}
+    known = {
+        "penstock.json",
+        "topics",
+        ".lock",
+        "server.json",
+        "sockets",
+        "repeats.tbl",
+        "pipeline",
+    }
     assert beside <= known
     for folder in data_of(server).glob("topics/*"):
         assert {path.name for path in folder.iterdir()} <= {"traces", "logs", "metrics"}

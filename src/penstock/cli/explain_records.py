@@ -8,6 +8,7 @@
     budget                                          the size cap's ledger
     .lock, <any name>.lock                          who uses what stands beside it
     <any name>.tmp                                  a file that has not got its name yet
+    pipeline/reserve                                zeros, given up on a full disk
     pipeline/checkpoints/…, sockets/<worker>.sock,
     <database>-wal, -shm, -journal                  Spark's, the system's, and SQLite's
 
@@ -26,6 +27,7 @@ from penstock.model.errors import Damaged
 from penstock.storage import LocalFiles
 from penstock.storage.documents import read_document
 from penstock.store.budget import read_claims
+from penstock.store.outside import RESERVE
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -68,6 +70,8 @@ def unread(path: Path, _: int) -> dict[str, Any]:
         return {"kind": "socket of a server's worker"}
     if (sqlite := _OF_SQLITE.fullmatch(name)) is not None:
         return {"kind": "SQLite's own file", "of": sqlite[1]}
+    if path.absolute().match(RESERVE):
+        return {"kind": "reserve of the pipeline, for a disk that is full"}
     if path.absolute().parent.name == "locks":
         return {"kind": "lock of objects in a folder"}
     if _CHECKPOINTS in [each.name for each in path.absolute().parents]:

@@ -42,6 +42,7 @@ _KINDS: Final = (
     FileKind(r"[0-9]{20}\.msg", "explain_store:aside"),
     FileKind(r"[^/]+\.sock", "explain_records:unread"),
     FileKind(r"checkpoints/.+", "explain_records:unread"),
+    FileKind(r"pipeline/reserve", "explain_records:unread"),
     FileKind(r"\.penstock/locks/[^/]+", "explain_records:unread"),
     FileKind(r"[^/]+\.db-(wal|shm|journal)", "explain_records:unread"),
     FileKind(r"[^/]+\.tmp", "explain_records:unread"),

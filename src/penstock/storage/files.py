@@ -142,6 +142,11 @@ def write_atomically(files: Files, path: Path, data: bytes) -> None:
     try:
         file.pwrite([data], 0)
         file.sync()
+    except OSError as error:
+        if error.errno in OUT_OF_SPACE:  # a part of it would take the room that there is
+            with contextlib.suppress(OSError):
+                files.remove(scratch)
+        raise
     finally:
         file.close()
     files.rename(scratch, path)

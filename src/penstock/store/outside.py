@@ -17,6 +17,7 @@ no identity.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 import unicodedata
@@ -26,7 +27,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from penstock.model.errors import Damaged, ForeignPosition, UnsupportedVersion
 from penstock.storage import DataDirectory
 from penstock.storage.documents import decode_document, encode_document
-from penstock.storage.files import LocalFiles, read_whole, write_atomically
+from penstock.storage.files import OUT_OF_SPACE, LocalFiles, read_whole, write_atomically
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -44,6 +45,9 @@ FILE: Final = "pipeline/delivered.json"
 EARLIER_FILE: Final = "pipeline/delivered-before.json"
 """What was delivered under an earlier identity, or was not true any more: nothing is acknowledged
 by it, but a lake that was given something is not one that was never there."""
+RESERVE: Final = "pipeline/reserve"
+"""Zeros, given up when the disk is full."""
+_RESERVE_BYTES: Final = 256 * 1024
 _KIND: Final = "delivered"
 _VERSION: Final = 2
 _FIRST_VERSION: Final = 1
@@ -76,8 +80,28 @@ class Delivered:
 
 
 def write_delivered(data_dir: Path, delivered: Delivered) -> None:
-    """Durable when it returns. Only what the subscriber will never need again may be named."""
-    _write(data_dir / FILE, delivered)
+    """Durable when it returns. Only what the subscriber will never need again may be named.
+
+    On a full disk it takes the reserve: what is written here is what makes room.
+    """
+    try:
+        _write(data_dir / FILE, delivered)
+    except OSError as error:
+        if error.errno not in OUT_OF_SPACE:
+            raise
+        (data_dir / RESERVE).unlink(missing_ok=True)
+        _write(data_dir / FILE, delivered)
+    keep_reserve(data_dir)
+
+
+def keep_reserve(data_dir: Path) -> None:
+    """Makes the reserve, where there is room and none yet."""
+    path, files = data_dir / RESERVE, LocalFiles()
+    if path.exists():
+        return
+    with contextlib.suppress(OSError):  # then there is none, until there is room
+        files.make_folder(path.parent)
+        write_atomically(files, path, bytes(_RESERVE_BYTES))
 
 
 def _write(path: Path, delivered: Delivered) -> None:

@@ -5,6 +5,7 @@ DATA/pipeline/progress.json    totals, and the last batch
 
 from __future__ import annotations
 
+import logging
 import time
 from collections import Counter
 from dataclasses import asdict, dataclass, field
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from penstock.model.errors import Damaged
 from penstock.storage.documents import decode_document, encode_document
-from penstock.storage.files import LocalFiles, read_whole, write_atomically
+from penstock.storage.files import OUT_OF_SPACE, LocalFiles, read_whole, write_atomically
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from penstock.pipeline.flush.task import Fault
     from penstock.tiers.segments import Segment
 
+_LOG = logging.getLogger(__name__)
 FILE: Final = "pipeline/progress.json"
 _KIND: Final = "pipeline progress"
 _VERSION: Final = 1
@@ -131,7 +133,12 @@ class ProgressFile:
         self._far_off.update(report.far_off)
         fields = {**self._totals, FAR_OFF: dict(self._far_off), "recent": self._recent}
         self._files.make_folder(self._path.parent)
-        write_atomically(self._files, self._path, encode_document(_KIND, _VERSION, fields))
+        try:
+            write_atomically(self._files, self._path, encode_document(_KIND, _VERSION, fields))
+        except OSError as error:
+            if error.errno not in OUT_OF_SPACE:
+                raise
+            _LOG.warning("%s has no room for the last batch: %s", self._path, report)
 
 
 class Reports:

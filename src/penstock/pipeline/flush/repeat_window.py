@@ -36,7 +36,7 @@ from penstock.pipeline.flush.run_format import (
     may_have,
     words_for,
 )
-from penstock.storage.files import LocalFiles
+from penstock.storage.files import OUT_OF_SPACE, LocalFiles
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -144,12 +144,21 @@ class RepeatWindow:
     def write(self, keys: Sequence[Hashes], end: Positions, newest_s: float) -> Run | None:
         """Before the commit that moves the table to `end`; durable. None where there are no rows.
 
-        The window has them when the commit has succeeded: `keep`.
+        The window has them when the commit has succeeded: `keep`. None, too, where the disk has no
+        room for them: that may cost repeats, and a batch that waited would never make room.
         """
         joined = np.concatenate([*keys, np.empty((0, 2), np.uint64)])[-self._most :]
         note = json.dumps(encode_positions(end)).encode()
         sealed_ms = int(newest_s * 1000)
-        return self._written(in_order(joined), note, sealed_ms, sealed_ms) if len(joined) else None
+        try:
+            found = in_order(joined)
+            return self._written(found, note, sealed_ms, sealed_ms) if len(joined) else None
+        except OSError as error:
+            if error.errno not in OUT_OF_SPACE:
+                raise
+            text = "%s has no room to remember %d rows: if they are sent again, they are repeated"
+            _LOG.warning(text, self._folder, len(joined))
+            return None
 
     def keep(self, run: Run) -> None:
         """After the commit."""
@@ -181,6 +190,10 @@ class RepeatWindow:
         try:
             file.pwrite([encode_head(head), *(memoryview(each).cast("B") for each in columns)], 0)
             file.sync()
+        except OSError:
+            with contextlib.suppress(OSError):
+                self._files.remove(scratch)  # a part of it would take the room that there is
+            raise
         finally:
             file.close()
         # Whole and on disk before it has its name, and has it before the commit relies on it.
@@ -195,7 +208,12 @@ class RepeatWindow:
             older, newer = runs[-2:]
             both = in_order(np.concatenate([older.keys, newer.keys]))
             times_ms = [older.head.oldest_ms, newer.head.newest_ms]
-            runs.append(self._written(both, newer.head.note, min(times_ms), max(times_ms)))
+            try:
+                runs.append(self._written(both, newer.head.note, min(times_ms), max(times_ms)))
+            except OSError as error:
+                if error.errno in OUT_OF_SPACE:  # two of them do as well
+                    return
+                raise
             self._drop([older, newer])  # only now: the merged one is durable
 
     def _are_small(self, older: Run, newer: Run) -> bool:

@@ -5,11 +5,11 @@ The lake says where to begin and what has been done; Spark's checkpoint lives as
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import json
 import logging
 import shutil
-import uuid
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
@@ -26,6 +26,7 @@ from penstock.pipeline.feeds import DirectoryFeed
 from penstock.pipeline.flush.batch import Flush
 from penstock.pipeline.flush.ending import Ending
 from penstock.storage.files import LocalFiles
+from penstock.storage.scratch import Scratch
 from penstock.tiers.adoption import adopted
 
 if TYPE_CHECKING:
@@ -44,7 +45,8 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 FOLDER: Final = "pipeline"
-CHECKPOINTS: Final = "pipeline/checkpoints"
+_EARLIER_CHECKPOINTS: Final = "pipeline/checkpoints"
+"""0.1 had them there."""
 
 
 @contextlib.contextmanager
@@ -170,8 +172,8 @@ def _starting_offsets(positions: dict[SourcePartition, Position]) -> str:
 
 
 def _new_checkpoint(data_dir: Path) -> str:
-    """Those of earlier runs are of no use to anybody."""
-    folder = data_dir / CHECKPOINTS
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    return (folder / uuid.uuid4().hex).absolute().as_uri()
+    """Of one run, and of no use after it; not beside the data, whose disk may be full."""
+    shutil.rmtree(data_dir / _EARLIER_CHECKPOINTS, ignore_errors=True)
+    made = Scratch("checkpoint")
+    atexit.register(made.remove)
+    return made.path.absolute().as_uri()

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import math
 import shutil
 import time
 from typing import TYPE_CHECKING, Any, Final
@@ -58,8 +57,8 @@ class Opener:
         self._decoders = decoders
         self._metrics = metrics
         self._archivings: dict[Store, Archiving] = {}
-        self._turned_away = -math.inf
-        """When the cap had last no room for a new topic."""
+        self._turned_away: dict[str, float] = {}
+        """For which new topics the cap had no room, and when; but those that got in since."""
 
     async def open(self, key: Key, make_room: Callable[[int], None]) -> Store:
         """A store on an empty disk goes on behind its archive.
@@ -112,7 +111,8 @@ class Opener:
     def failures(self) -> list[str]:
         """Why new topics are turned away, or old ones not archived, at present."""
         unarchived = self.archiver.failures() if self.archiver is not None else []
-        if time.monotonic() - self._turned_away < _REMEMBERED_S:
+        since = time.monotonic() - _REMEMBERED_S
+        if any(when > since for when in self._turned_away.copy().values()):
             return ["retention.size_cap leaves no room for new topics", *unarchived]
         return unarchived
 
@@ -120,7 +120,7 @@ class Opener:
         name, folder = f"{topic}/{number}", self.directory.partition(topic, number).folder
         cap, is_new = self._cap(name), not folder.is_dir()
         if cap is not None and is_new and not cap.enter():
-            self._turned_away = time.monotonic()
+            self._turned_away[name] = time.monotonic()
             text = f"retention.size_cap leaves no room for the new topic {name}"
             raise StoreFull(text, retry_after_s=5.0)
         try:
@@ -131,6 +131,7 @@ class Opener:
                 _remove_new(folder)
             raise
         self.tell(store)  # before its log grows: see `DeliveredFile.tell`
+        self._turned_away.pop(name, None)
         return store
 
     def tell(self, store: Store) -> Taken | None:

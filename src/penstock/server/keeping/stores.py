@@ -27,6 +27,7 @@ from penstock.server.descriptors import limit, most_open_stores
 from penstock.server.keeping.opening import signal_of
 from penstock.server.keeping.residents import Asleep, Residents, describe
 from penstock.server.refusals import Cause, Refusal, refusal_of, unavailable
+from penstock.store.outside import keep_reserve
 from penstock.store.store import FREE_BYTES
 
 if TYPE_CHECKING:
@@ -80,6 +81,9 @@ class Stores:
 
         Partitions of workers that are no more are shared out.
         """
+        if self._config.lake.enabled and self._partition == 0:
+            # While there is room: a full disk is emptied by what the pipeline writes down.
+            await asyncio.to_thread(keep_reserve, self._config.data_dir)
         for partition in list(self._opener.directory.partitions()):
             signal = signal_of(partition.topic)
             if partition.number % self._config.workers == self._partition and signal is not None:
