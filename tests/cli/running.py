@@ -21,6 +21,7 @@ from tests.patience import PATIENCE_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from contextlib import AbstractContextManager
 
 SCRIPT = Path(sys.executable).parent / "penstock"
 ROOT = Path(__file__).parents[2]
@@ -131,18 +132,23 @@ def finish(process: subprocess.Popen, patience_s: float = PATIENCE_S) -> Answer:
     return Answer(process.returncode, (out or b"").decode(), err.decode())
 
 
-@contextlib.contextmanager
-def writer_process(folder: Path) -> Iterator[subprocess.Popen[str]]:
+def writer_process(folder: Path) -> AbstractContextManager[subprocess.Popen[str]]:
     """Another process that has the log open; `tell` makes it append."""
+    return other_process(_WRITER, folder)
+
+
+@contextlib.contextmanager
+def other_process(code: str, folder: Path) -> Iterator[subprocess.Popen[str]]:
+    """Another process, which says `open` when it has opened what is in the folder."""
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-    command = [sys.executable, "-c", _WRITER, os.fspath(folder)]
-    with subprocess.Popen(command, cwd=ROOT, **pipes) as writer:
+    command = [sys.executable, "-c", code, os.fspath(folder)]
+    with subprocess.Popen(command, cwd=ROOT, **pipes) as other:
         try:
-            assert writer.stdout is not None
-            assert writer.stdout.readline() == "open\n"
-            yield writer
+            assert other.stdout is not None
+            assert other.stdout.readline() == "open\n"
+            yield other
         finally:
-            writer.kill()
+            other.kill()
 
 
 def tell(writer: subprocess.Popen[str], count: int) -> int:

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-import subprocess
-import sys
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -19,10 +15,12 @@ from penstock.model.slots import SPAN_ATTRS, SPANS
 from penstock.segment import segment_name
 from penstock.storage import DataDirectory
 from penstock.store import Store
-from tests.cli.running import PATIENCE_S, ROOT
+from tests.cli.running import PATIENCE_S, other_process
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    import subprocess
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
 LOGS = Topic("default", "logs")
@@ -138,15 +136,6 @@ def eventually(condition: Callable[[], bool]) -> bool:
     return condition()
 
 
-@contextlib.contextmanager
-def owner_process(folder: Path) -> Iterator[subprocess.Popen[str]]:
+def owner_process(folder: Path) -> AbstractContextManager[subprocess.Popen[str]]:
     """Another process that has the store open; `work` makes it append, seal and acknowledge."""
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-    command = [sys.executable, "-c", _OWNER, os.fspath(folder)]
-    with subprocess.Popen(command, cwd=ROOT, **pipes) as owner:
-        try:
-            assert owner.stdout is not None
-            assert owner.stdout.readline() == "open\n"
-            yield owner
-        finally:
-            owner.kill()
+    return other_process(_OWNER, folder)
