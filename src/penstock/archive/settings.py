@@ -12,7 +12,7 @@ DEFAULT_ROOT: Final = "penstock"
 """What the keys of an archive begin with."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class ArchiveSettings(Settings):
     """How one topic partition is archived."""
 
