@@ -28,6 +28,7 @@ def test_table_says_the_type_of_each_metric() -> None:
     """Each metric is registered as what the table calls it."""
     counters = [*names.LOG_COUNTERS, *names.STORE_COUNTERS, *names.PIPELINE_COUNTERS]
     counters += [*names.ARCHIVE_COUNTERS, *names.QUEUE_COUNTERS, *names.PIPELINE_TENANT_COUNTERS]
+    counters += names.SERVER_COUNTERS
     types = dict.fromkeys(counters, "counter")
     gauges = [*names.STORE_GAUGES, *names.PIPELINE_GAUGES, *names.QUEUE_GAUGES]
     gauges += names.ARCHIVE_GAUGES
@@ -46,6 +47,7 @@ def test_table_says_the_labels_of_each_metric() -> None:
     labels |= dict.fromkeys(names.QUEUE_HISTOGRAMS, "")
     labels |= dict.fromkeys([*names.PIPELINE_COUNTERS, *names.PIPELINE_GAUGES], "")
     labels |= dict.fromkeys(names.PIPELINE_TENANT_COUNTERS, "namespace")
+    labels |= {name: label for name, (_, label) in names.SERVER_COUNTERS.items()}
     for name, (_, beside) in {**names.STORE_COUNTERS, **names.STORE_GAUGES}.items():
         labels[name] = ", ".join(["topic", *beside])
     assert {name: row[1].strip() for name, row in TABLE.items()} == labels

@@ -24,8 +24,8 @@ EVERY_NAME = {
     value
     for name, value in vars(names).items()
     if name.isupper() and isinstance(value, str) and not name.startswith("PIPELINE_")
-}
-"""But those of the pipeline, which is another process."""
+} - {*names.SERVER_COUNTERS}
+"""But those of the pipeline, which is another process, and those that the supervisor adds."""
 
 
 def families(metrics: Metrics) -> dict[str, Metric]:
