@@ -14,7 +14,7 @@ from penstock.lake.positions import read_positions
 from penstock.lake.tables import Lake
 from penstock.lake.target import Target
 from penstock.lake.writer import write_rows
-from penstock.model.positions import Position, SourcePartition
+from penstock.model.positions import Reached, SourcePartition
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -42,7 +42,7 @@ def fill(table: Table, files: Sequence[WrittenFile], count: int) -> None:
     epoch = claim(table, [FILLING.source])
     for first in range(0, count, FILES_A_COMMIT):
         start = read_positions(table)
-        end = {**start, FILLING: Position(first + 1, first + 1)}
+        end = {**start, FILLING: Reached(first + 1, first + 1)}
         key = batch_key(start, end, epoch)
         numbers = range(first, min(first + FILES_A_COMMIT, count))
         linked = [_linked(files[n % len(files)], table.location(), key, n) for n in numbers]

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from penstock.lake.layout import batch_key
-from penstock.lake.rows import Origin, row_batches
+from penstock.lake.rows import row_batches
 from penstock.lake.schemas import SHARING, SPANS
 from penstock.lake.settings import LakeSettings
 from penstock.lake.tables import Lake
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from harness import Measure, Run
     from lake_data import Sealed
     from penstock.model.bundle import Bundle
+    from penstock.model.positions import Position
     from penstock.tiers.segments import Segment
 
 MASTER = "local[2]"
@@ -133,8 +134,8 @@ def pieces(segments: Iterable[Segment]) -> Iterator[pa.Table]:
         yield pa.Table.from_batches(waiting)
 
 
-def _bundles(segment: Segment) -> Iterator[tuple[Bundle, Origin]]:
+def _bundles(segment: Segment) -> Iterator[tuple[Bundle, Position]]:
     reader = SegmentReader.open(FILES, Path(segment.path))
     for index in range(len(reader)):
         stored = reader.bundle(index)
-        yield stored.bundle, segment.origin(stored.first_offset)
+        yield stored.bundle, segment.place.at(stored.first_offset)

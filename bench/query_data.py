@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lake_data import REQUEST_SPANS, SPANS_A_SECOND, TRACES, Requests, open_store
+from lake_data import REQUEST_SPANS, SPANS_A_SECOND, Requests, open_store
 from penstock.lake.commit import claim, commit
 from penstock.lake.layout import batch_key
 from penstock.lake.positions import read_positions
-from penstock.lake.rows import Origin, row_batches
+from penstock.lake.rows import row_batches
 from penstock.lake.settings import LakeSettings
 from penstock.lake.tables import Lake
 from penstock.lake.target import Target
 from penstock.lake.writer import write_rows
-from penstock.model.positions import Position, SourcePartition
+from penstock.model.positions import Reached, SourcePartition
 from penstock.otel import Signal, decode_requests
 from penstock.storage import DataDirectory
 
@@ -73,7 +73,7 @@ def three_tiers(folder: Path, *, cold: int, warm: int, hot: int) -> Iterator[tup
 def shop_rows(spans: int) -> pa.Table:
     """Spans as the lake has them, from the shop's first second on."""
     requests = Requests(64, seed=2)
-    origin = Origin(FILLING.source, FILLING.topic, TRACES.namespace, FILLING.partition, 0)
+    origin = FILLING.at(0)
     found = list[pa.RecordBatch]()
     for number in range(spans // REQUEST_SPANS):
         for part in decode_requests(Signal.TRACES, [requests.request(number)]):
@@ -103,7 +103,7 @@ def fill_lake(folder: Path, parts: Iterable[pa.Table]) -> str:
     with Lake.open(LakeSettings.of(folder)) as lake:
         table = lake.table("spans")
         epoch, start = claim(table, [FILLING.source]), read_positions(table)
-        end = {**start, FILLING: Position(1, 1)}
+        end = {**start, FILLING: Reached(1, 1)}
         target, key = Target.of(table), batch_key(start, end, epoch)
         files = []
         for part, rows in enumerate(parts):
@@ -125,7 +125,7 @@ def many_files(folder: Path, count: int) -> None:
         epoch, target = claim(table, [FILLING.source]), Target.of(table)
         for first in range(0, count, MANY_AT_ONCE):
             start = read_positions(table)
-            end = {**start, FILLING: Position(first + 1, first + 1)}
+            end = {**start, FILLING: Reached(first + 1, first + 1)}
             key = batch_key(start, end, epoch)
             files = []
             for part, rows in enumerate(itertools.islice(parts, MANY_AT_ONCE)):

@@ -11,7 +11,7 @@ import pytest
 from penstock.client.server_file import RunningServer
 from penstock.lake.seen import write_seen
 from penstock.lake.settings import LakeSettings
-from penstock.model.positions import Position, SourcePartition
+from penstock.model.positions import Reached, SourcePartition
 from penstock.pipeline.flush.repeat_window import RepeatWindow
 from penstock.server.flight.registrations import Registered, Registrations
 from penstock.server.receiving.repeats import Table
@@ -61,7 +61,7 @@ def noted(data: Path) -> Path:
     write_seen(LakeSettings.of(data), "spans", "doubles", "a table", {"files": ["a", "b"]})
     FairShare(data / "budget", 1000, 2, key="one", unit_bytes=10).limit(5, 10)
     window = RepeatWindow(data / "pipeline/repeats/t", {}, seconds=600.0, most=100)
-    window.write([random_keys(7)], {TRACES: Position(3, 40)}, SEALED_S)
+    window.write([random_keys(7)], {TRACES: Reached(3, 40)}, SEALED_S)
     table = Table(data / TABLE, 64)
     table.add(b"d" * 24, int(SEALED_S * 1000))
     table.close()

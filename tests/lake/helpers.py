@@ -18,7 +18,7 @@ from penstock.lake.schemas import SPANS
 from penstock.lake.target import Target
 from penstock.lake.writer import write_rows
 from penstock.model.clock import SystemClock
-from penstock.model.positions import Position, SourcePartition, of_sources
+from penstock.model.positions import Reached, SourcePartition, of_sources
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -107,8 +107,8 @@ class Flush:
         """The rows as files, one part a table, behind where the table is; not committed."""
         place = place or TRACES._replace(source=self.source)
         start = of_sources(read_positions(self.table), {self.source})
-        before = start.get(place, Position(0, 0))
-        end = {**start, place: Position(before.segment_seq + 1, before.offset + 10)}
+        before = start.get(place, Reached(0, 0))
+        end = {**start, place: Reached(before.segment_seq + 1, before.offset + 10)}
         key = batch_key(start, end, self.epoch)
         target = Target.of(self.table)
         files = [

@@ -15,7 +15,7 @@ from penstock.lake import transaction
 from penstock.lake.commit import claim, commit
 from penstock.lake.positions import encode_positions, read_epochs, read_positions
 from penstock.model.errors import CommitConflict, CommitContended, Fenced, InvalidArgument
-from penstock.model.positions import UNKNOWN, Position, SourcePartition
+from penstock.model.positions import UNKNOWN, Reached, SourcePartition
 
 from .helpers import DAY, NEXT_DAY, SOURCE, TRACES, Flush, compact, numbers, spans
 
@@ -46,7 +46,7 @@ def test_files_and_positions_are_committed_together(table: Table) -> None:
     committed = flush.flush(spans(range(5)), spans(range(5, 8), NEXT_DAY))
     assert not committed.repeated
     assert numbers(table) == list(range(8))
-    assert read_positions(table) == {TRACES: Position(1, 10)}
+    assert read_positions(table) == {TRACES: Reached(1, 10)}
     assert table.current_snapshot() is not None
 
 
@@ -55,7 +55,7 @@ def test_positions_move_on_without_files(table: Table) -> None:
     flush = Flush(table)
     flush.flush()
     flush.flush()
-    assert read_positions(table) == {TRACES: Position(2, 20)}
+    assert read_positions(table) == {TRACES: Reached(2, 20)}
     assert numbers(table) == []
 
 
@@ -72,7 +72,7 @@ def test_partitions_have_positions_of_their_own(table: Table) -> None:
     flush, other = Flush(table), SourcePartition(SOURCE, "/tenant/traces", 3)
     flush.flush(spans([1]))
     flush.flush(spans([2]), place=other)
-    assert read_positions(table) == {TRACES: Position(1, 10), other: Position(1, 10)}
+    assert read_positions(table) == {TRACES: Reached(1, 10), other: Reached(1, 10)}
 
 
 def test_a_repeated_commit_changes_nothing(table: Table) -> None:
@@ -323,8 +323,8 @@ def test_writers_of_two_sources_do_not_fence_each_other(table: Table, lake: Lake
     mine.flush(spans([3]))
     assert numbers(table) == [1, 2, 3]
     assert read_positions(table) == {
-        TRACES: Position(2, 20),
-        TRACES._replace(source="b"): Position(1, 10),
+        TRACES: Reached(2, 20),
+        TRACES._replace(source="b"): Reached(1, 10),
     }
 
 
@@ -353,8 +353,8 @@ def test_a_first_claim_adopts_positions_of_0_1(table: Table) -> None:
     """In the same commit; later ones find them under its name."""
     old = TRACES._replace(source=UNKNOWN)
     with table.transaction() as transaction:
-        transaction.set_properties(encode_positions({old: Position(4, 44)}))
+        transaction.set_properties(encode_positions({old: Reached(4, 44)}))
     claim(table, ["b"])
-    assert read_positions(table) == {old: Position(4, 44)}
+    assert read_positions(table) == {old: Reached(4, 44)}
     claim(table, [SOURCE], Heir())
-    assert read_positions(table) == {TRACES: Position(4, 44)}
+    assert read_positions(table) == {TRACES: Reached(4, 44)}

@@ -30,7 +30,7 @@ from penstock.lake.schemas import SPANS
 from penstock.lake.target import Target
 from penstock.lake.writer import DataFileWriter, write_rows
 from penstock.model.errors import InvalidSetting
-from penstock.model.positions import Position, of_sources
+from penstock.model.positions import Reached, of_sources
 
 from .helpers import DAY, TRACES, Flush, numbers, read_files, span, spans
 
@@ -56,8 +56,8 @@ def flushed(table: Table, rows: pa.Table, arrival: Arrival = AT_DAY) -> None:
     """A batch of rows that came then."""
     flush = Flush(table)
     start = of_sources(read_positions(table), {flush.source})
-    before = start.get(TRACES, Position(0, 0))
-    end = {**start, TRACES: Position(before.segment_seq + 1, before.offset + 10)}
+    before = start.get(TRACES, Reached(0, 0))
+    end = {**start, TRACES: Reached(before.segment_seq + 1, before.offset + 10)}
     key = batch_key(start, end, flush.epoch)
     files = write_rows(rows, Target.of(table), key, 0, arrival)
     commit(table, files, start=start, end=end, epoch=flush.epoch)

@@ -15,19 +15,19 @@ from penstock.lake.layout import (
     new_attempt,
     replacement_key,
 )
-from penstock.model.positions import Position, SourcePartition
+from penstock.model.positions import Reached, SourcePartition
 from tests.lake.helpers import SOURCE
 
 TRACES = SourcePartition(SOURCE, "/default/traces", 0)
-START = {TRACES: Position(3, 30)}
-END = {TRACES: Position(4, 40)}
+START = {TRACES: Reached(3, 30)}
+END = {TRACES: Reached(4, 40)}
 DAY = dt.date(2025, 1, 5)
 
 
 def test_a_repeated_batch_has_the_same_names() -> None:
     """Whatever the order in which its positions are listed."""
     other = SourcePartition(SOURCE, "/default/traces", 1)
-    one = {TRACES: Position(3, 30), other: Position(1, 1)}
+    one = {TRACES: Reached(3, 30), other: Reached(1, 1)}
     same = dict(reversed(one.items()))
     assert batch_key(START, one, 7) == batch_key(START, same, 7)
 
@@ -74,7 +74,7 @@ def test_names_of_others_say_nothing(name: str) -> None:
 def test_only_a_batch_that_can_still_be_committed_is_in_flight() -> None:
     """Its writer is the newest of its source, and the table is where it began."""
     path = data_path("/lake/spans", DAY, batch_key(START, END, 7), 0, new_attempt())
-    others = {TRACES._replace(source="b"): Position(1, 2)}
+    others = {TRACES._replace(source="b"): Reached(1, 2)}
     assert may_be_in_flight(path, {**START, **others}, {SOURCE: 7, "b": 9})
     assert may_be_in_flight(path, START, {SOURCE: 6}), "it may have claimed the table since"
     assert not may_be_in_flight(path, START, {SOURCE: 8, "b": 3})

@@ -19,7 +19,7 @@ from penstock.lake.positions import (
 from penstock.lake.promoted import PROPERTY
 from penstock.lake.properties import new_table_properties
 from penstock.lake.schemas import SPANS
-from penstock.model.positions import Position, SourcePartition
+from penstock.model.positions import Reached, SourcePartition
 
 PAGE = (Path(__file__).parents[2] / "docs" / "formats" / "lake.md").read_text()
 
@@ -47,7 +47,7 @@ def test_the_example_is_what_the_code_writes() -> None:
     """Positions and the names made of them."""
     examples = re.findall(r"^```json\n(.+?)\n```$", PAGE, re.MULTILINE | re.DOTALL)
     place = SourcePartition("b26c5b50-3f5a-4c0b-942d-90d16a4a41bc", "/default/traces", 0)
-    start, end = ({place: Position(**json.loads(each))} for each in examples)
+    start, end = ({place: Reached(**json.loads(each))} for each in examples)
     [name] = encode_positions(start)
     assert f"```text\n{name}\n```" in PAGE
     day = dt.date(2025, 11, 15)

@@ -12,7 +12,7 @@ from penstock.lake.positions import (
     read_epochs,
 )
 from penstock.model.errors import Damaged, InvalidArgument, UnsupportedVersion
-from penstock.model.positions import UNKNOWN, Position, SourcePartition
+from penstock.model.positions import UNKNOWN, Reached, SourcePartition
 from tests.lake.helpers import SOURCE, TRACES
 
 NAME = f"penstock.position.{SOURCE}/default/traces.0"
@@ -27,21 +27,21 @@ class Properties:
 
 def test_a_person_can_read_a_position() -> None:
     """The property names the partition, its value the fields."""
-    encoded = encode_positions({TRACES: Position(12, 3400)})
+    encoded = encode_positions({TRACES: Reached(12, 3400)})
     assert encoded == {NAME: '{"segment_seq": 12, "offset": 3400}'}
 
 
 @pytest.mark.parametrize("topic", ["/default/traces", "/a/checkout.v2", "/café/x.1"])
 def test_positions_survive_the_round_trip(topic: str) -> None:
     """A dot in a topic's name is not taken for the one before the partition."""
-    positions = {SourcePartition(SOURCE, topic, 7): Position(0, 0), TRACES: Position(2**40, 2**60)}
+    positions = {SourcePartition(SOURCE, topic, 7): Reached(0, 0), TRACES: Reached(2**40, 2**60)}
     assert decode_positions(encode_positions(positions)) == positions
 
 
 def test_other_properties_and_unknown_fields_are_passed_over() -> None:
     """A newer Penstock may add fields to a position."""
     properties = {NAME: '{"segment_seq": 1, "offset": 2, "leader_epoch": 3}', "owner": "me"}
-    assert decode_positions(properties) == {TRACES: Position(1, 2)}
+    assert decode_positions(properties) == {TRACES: Reached(1, 2)}
 
 
 @pytest.mark.parametrize(
@@ -63,14 +63,14 @@ def test_a_property_that_names_no_partition_is_damage(name: str) -> None:
 def test_positions_of_0_1_have_no_source() -> None:
     """They are read as nobody's, and are no damage."""
     properties = {"penstock.position./a/x.v2.3": '{"segment_seq": 1, "offset": 2}'}
-    assert decode_positions(properties) == {SourcePartition(UNKNOWN, "/a/x.v2", 3): Position(1, 2)}
+    assert decode_positions(properties) == {SourcePartition(UNKNOWN, "/a/x.v2", 3): Reached(1, 2)}
     assert encode_positions(decode_positions(properties)) == properties
 
 
 def test_sources_have_positions_of_their_own() -> None:
     """Offsets count from 0 in each of them."""
     other = TRACES._replace(source="b")
-    positions = {TRACES: Position(5, 50), other: Position(0, 1)}
+    positions = {TRACES: Reached(5, 50), other: Reached(0, 1)}
     assert decode_positions(encode_positions(positions)) == positions
 
 
@@ -78,7 +78,7 @@ def test_sources_have_positions_of_their_own() -> None:
 def test_a_name_that_would_not_come_back_is_refused(place: tuple[str, str, int]) -> None:
     """A slash parts the source from the topic."""
     with pytest.raises(InvalidArgument):
-        encode_positions({SourcePartition(*place): Position(0, 0)})
+        encode_positions({SourcePartition(*place): Reached(0, 0)})
 
 
 def test_positions_of_a_later_version_are_refused() -> None:

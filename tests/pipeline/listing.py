@@ -5,15 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from penstock.model.positions import Reached, SourcePartition
 from penstock.otel import Signal
+from penstock.pipeline.offsets import End
 from penstock.tiers.segments import Segment, State
 
 if TYPE_CHECKING:
+    from penstock.model.positions import Positions
     from penstock.segment import SegmentReader
-    from penstock.tiers.offsets import Position, Positions
 
-KEY = "/default/traces/0"
-OTHER = "/default/traces/1"
+KEY = SourcePartition.parse("/default/traces/0")
+OTHER = KEY._replace(partition=1)
 
 
 def segment(
@@ -21,17 +23,21 @@ def segment(
     first: int | None = None,
     end: int | None = None,
     *,
-    key: str = KEY,
+    key: SourcePartition = KEY,
     size: int = 100,
     sealed_at_ns: int = 0,
 ) -> Segment:
     """One with ten messages for each number before it, unless told otherwise."""
-    topic, _, number = key.rpartition("/")
     first = seq * 10 if first is None else first
     offsets = (first, first + 10 if end is None else end)
     path = f"{key}/{seq}.seg"
-    place = ("here", topic.split("/")[1], topic, int(number), seq, path)
-    return Segment(*place, *offsets, size, 1, 10, sealed_at_ns, Signal.TRACES)
+    place = key._replace(source="here")
+    return Segment(place, seq, path, *offsets, size, 1, 10, sealed_at_ns, Signal.TRACES)
+
+
+def at(next_seq: int, offset: int, first: End | None = None) -> End:
+    """An end, by the next number and the next offset, as its JSON has them."""
+    return End(Reached(next_seq - 1, offset), None if first is None else first.at)
 
 
 def damaged(seq: int) -> Segment:
@@ -57,15 +63,15 @@ class Listing:
         """Those at or after the positions."""
         return [
             each
-            for each in sorted(self.segments, key=lambda each: (each.key, each.segment_seq))
-            if each.key not in positions or each.segment_seq >= positions[each.key].segment_seq
+            for each in sorted(self.segments, key=lambda each: (each.place, each.segment_seq))
+            if (at := positions.get(each.place.unsourced)) is None or not each.is_behind(at)
         ]
 
     def open(self, segment: Segment) -> SegmentReader:
         """There is nothing to open."""
         raise FileNotFoundError(segment.path)
 
-    def gone(self, key: str, start: Position, end_offset: int) -> Segment:
+    def gone(self, key: SourcePartition, start: Reached, end_offset: int) -> Segment:
         """What stands for it."""
-        missing = segment(start.segment_seq, start.offset, end_offset, key=key, size=0)
+        missing = segment(start.segment_seq + 1, start.offset, end_offset, key=key, size=0)
         return replace(missing, state=State.GONE, problem="gone")

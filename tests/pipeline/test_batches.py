@@ -6,11 +6,11 @@ import pytest
 
 from penstock.model.settings import KIB
 from penstock.pipeline.batches import Admission, before, grouped, segments_between
-from penstock.tiers.offsets import Position, positions_after
-from tests.pipeline.listing import KEY, OTHER, Listing, damaged, segment, seqs
+from penstock.pipeline.offsets import ends_after
+from tests.pipeline.listing import KEY, OTHER, Listing, at, damaged, segment, seqs
 
-START = {KEY: Position(3, 30)}
-END = {KEY: Position(6, 60)}
+START = {KEY: at(3, 30)}
+END = {KEY: at(6, 60)}
 
 
 def test_batch_is_what_lies_between_two_positions() -> None:
@@ -49,14 +49,14 @@ def test_missing_messages_without_a_missing_number_are_no_loss() -> None:
 def test_damaged_segment_is_part_of_its_batch() -> None:
     """And is not taken for a loss of what comes after it."""
     listing = Listing([segment(3), damaged(4), segment(5)])
-    end = positions_after(START, listing.segments)
+    end = ends_after(START, listing.segments)
     assert seqs(segments_between(listing, START, end)) == [3, 4, 5]
 
 
 def test_new_partition_is_repeated_from_where_it_began() -> None:
     """Though segments have been deleted since its batch was planned."""
     listing = Listing([segment(2), segment(3)])
-    end = positions_after({}, listing.segments)
+    end = ends_after({}, listing.segments)
     assert seqs(segments_between(listing, {}, end)) == [2, 3]
     assert seqs(segments_between(Listing([segment(3)]), {}, end)) == [-2, 3]
 
@@ -64,8 +64,8 @@ def test_new_partition_is_repeated_from_where_it_began() -> None:
 def test_partition_that_the_end_does_not_name_is_left_out() -> None:
     """It appeared after the batch was planned."""
     listing = Listing([segment(3), segment(0, key=OTHER)])
-    assert seqs(segments_between(listing, START, {KEY: Position(4, 40)})) == [3]
-    assert before(listing.segments, {OTHER: Position(1, 10)}) == [segment(0, key=OTHER)]
+    assert seqs(segments_between(listing, START, {KEY: at(4, 40)})) == [3]
+    assert before(listing.segments, {OTHER: at(1, 10)}) == [segment(0, key=OTHER)]
 
 
 @pytest.mark.parametrize(

@@ -10,15 +10,15 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.datasource import EqualTo
 
-from penstock.lake.rows import Origin, rows_of
+from penstock.lake.rows import rows_of
 from penstock.lake.schemas import TABLES, signal_of
 from penstock.model import Topic
 from penstock.model.errors import Damaged, OffsetUnavailable
+from penstock.model.positions import Reached, SourcePartition
 from penstock.otel import Signal
 from penstock.pipeline.descriptors import DESCRIPTORS
 from penstock.pipeline.filters import Predicate
 from penstock.pipeline.reading import DescriptorReading, TableReading
-from penstock.tiers.offsets import Position
 from penstock.tiers.segments import DirectorySegments
 from tests.otel.samples import encoded, full_request
 from tests.pipeline.helpers import LOGS, TRACES, Data, named, spans
@@ -59,7 +59,7 @@ def test_rows_are_those_of_the_bundles(table: str, data: Data) -> None:
         reader = way.segments.open(segment)
         for index in range(len(reader)):
             stored = reader.bundle(index)
-            origin = Origin(segment.source, f"/shop/{signal.value}", "shop", 3, stored.first_offset)
+            origin = segment.place.at(stored.first_offset)
             expected += rows_of(stored.bundle, signal, origin).to_pylist()
     assert repr(rows(way)) == repr(expected)  # as text, in which NaNs can be compared
     assert {row["_offset"] for row in expected} == set(range(6))
@@ -139,7 +139,7 @@ def test_segment_that_goes_before_it_is_read_is_named(data: Data) -> None:
 def test_segment_that_was_gone_when_listed_is_named(data: Data) -> None:
     """With the messages that nobody will read."""
     way = reading(data)
-    gone = way.segments.gone("/default/traces/0", Position(3, 30), 40)
+    gone = way.segments.gone(SourcePartition.parse("/default/traces/0"), Reached(2, 30), 40)
     with pytest.raises(OffsetUnavailable, match="messages 30 to 39 were deleted unread"):
         list(way.read([gone]))
 

@@ -16,11 +16,11 @@ from pyspark.sql.streaming.datasource import (
 
 from penstock.pipeline.descriptors import DESCRIPTORS
 from penstock.pipeline.filters import Predicate
+from penstock.pipeline.offsets import encode_offsets
 from penstock.pipeline.options import SourceOptions
 from penstock.pipeline.reading import DescriptorReading
 from penstock.pipeline.stream import SegmentStreamReader
-from penstock.tiers.offsets import Position, encode_positions
-from tests.pipeline.listing import KEY, OTHER, Listing, segment
+from tests.pipeline.listing import KEY, OTHER, Listing, at, segment
 
 EVERYTHING = ReadAllAvailable()
 
@@ -35,7 +35,7 @@ def stream(listing: Listing, **options: str) -> SegmentStreamReader:
 def offsets(**positions: int) -> dict[str, Any]:
     """Of partition 0 (`own`) and 1 (`other`), ten messages for each segment."""
     keys = {"own": KEY, "other": OTHER}
-    return encode_positions({keys[k]: Position(seq, seq * 10) for k, seq in positions.items()})
+    return encode_offsets({keys[k]: at(seq, seq * 10) for k, seq in positions.items()})
 
 
 def read(reader: SegmentStreamReader, start: dict[str, Any], end: dict[str, Any]) -> list[Any]:

@@ -17,7 +17,7 @@ from penstock.lake.settings import LakeSettings
 from penstock.lake.tables import Lake, Shape
 from penstock.lake.target import Target
 from penstock.lake.writer import write_rows
-from penstock.model.positions import Position, SourcePartition
+from penstock.model.positions import Reached, SourcePartition
 from penstock.query.engine import ask
 from tests.lake.helpers import SOURCE
 from tests.pipeline.flush.helpers import lake_files, without_spark
@@ -159,7 +159,7 @@ def _commit(data: Data, name: str, shape: Shape, rows: pa.Table, number: int) ->
         table = lake.table(name, shape)
         epoch, start = claim(table, [SOURCE]), read_positions(table)
         place = SourcePartition(SOURCE, "/default/made", 0)
-        end = {**start, place: Position(number + 1, number + 1)}
+        end = {**start, place: Reached(number + 1, number + 1)}
         key = batch_key(start, end, epoch)
         written = write_rows(rows, Target.of(table), key, 0)
         commit(table, written, start=start, end=end, epoch=epoch)

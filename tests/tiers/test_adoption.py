@@ -9,7 +9,7 @@ import pytest
 
 from penstock.lake.settings import LakeSettings
 from penstock.model.errors import ForeignPosition
-from penstock.model.positions import UNKNOWN, Position, SourcePartition
+from penstock.model.positions import UNKNOWN, Reached, SourcePartition
 from penstock.storage import DataDirectory
 from penstock.tiers.adoption import DirectoryAdoption, OldPositions, QueueAdoption, adopted
 from tests.edges.lake_v1 import unpacked
@@ -17,7 +17,7 @@ from tests.pipeline.helpers import Data, spans
 
 TRACES = SourcePartition(UNKNOWN, "/default/traces", 0)
 QUEUED = SourcePartition(UNKNOWN, "/default/traces", 65_535)
-AT = {TRACES: Position(1, 3)}
+AT = {TRACES: Reached(1, 3)}
 """Where the lake of the fixture is."""
 
 
@@ -40,8 +40,8 @@ def own(data: Path) -> SourcePartition:
 def test_the_lake_in_a_directory_is_its_own(old: Path) -> None:
     """And what came from a queue is not."""
     adoption = DirectoryAdoption(old, LakeSettings.of(old))
-    assert adoption({**AT, QUEUED: Position(1, 2)}) == {TRACES: own(old)}
-    assert adopted(AT, (), adoption) == {own(old): Position(1, 3)}
+    assert adoption({**AT, QUEUED: Reached(1, 2)}) == {TRACES: own(old)}
+    assert adopted(AT, (), adoption) == {own(old): Reached(1, 3)}
     assert adopted(AT, {adoption.source}, adoption) == AT, "it has claimed the table, and left them"
 
 
@@ -64,7 +64,7 @@ def test_a_directory_whose_pipeline_ran_under_0_1_adopts_them_elsewhere(
 def test_a_position_beyond_the_log_is_never_adopted_in_silence(old: Path) -> None:
     """It cannot be this directory's."""
     with pytest.raises(ForeignPosition, match="offset 6"):
-        DirectoryAdoption(old, LakeSettings.of(old))({TRACES: Position(9, 6)})
+        DirectoryAdoption(old, LakeSettings.of(old))({TRACES: Reached(9, 6)})
 
 
 def test_a_fresh_directory_leaves_them(tmp_path: Path) -> None:
@@ -79,4 +79,4 @@ def test_a_fresh_directory_leaves_them(tmp_path: Path) -> None:
 def test_a_queue_adopts_those_of_queues() -> None:
     """Its sequences say whether they are its own."""
     adoption = QueueAdoption("ab" * 16)
-    assert adoption({**AT, QUEUED: Position(7, 8)}) == {QUEUED: QUEUED._replace(source="ab" * 16)}
+    assert adoption({**AT, QUEUED: Reached(7, 8)}) == {QUEUED: QUEUED._replace(source="ab" * 16)}

@@ -9,24 +9,24 @@ import pytest
 
 from penstock.model import Topic
 from penstock.model.errors import Damaged, InvalidArgument, OffsetUnavailable, UnsupportedVersion
+from penstock.model.positions import Reached, SourcePartition
 from penstock.otel import Signal
 from penstock.pipeline.descriptors import DESCRIPTORS, descriptor_rows, segments_of
 from penstock.segment import segment_name
-from penstock.tiers.offsets import Position
 from penstock.tiers.segments import DirectorySegments, State
 from tests.pipeline.helpers import LOGS, TRACES, Data, spans
 from tests.server import samples
 from tests.store.helpers import flip, overwrite
 
-KEY = "/default/traces/0"
+KEY = SourcePartition.parse("/default/traces/0")
 SHOP = Topic("shop", "traces")
 OWN = Topic("default", "my own")
 
 
 def listed(segments: DirectorySegments, *, since: int = 0) -> list[str]:
     """What there is, as `partition:number`."""
-    positions = {KEY: Position(since, since)} if since else {}
-    return [f"{each.key}:{each.segment_seq}" for each in segments.since(positions)]
+    positions = {KEY: Reached(since - 1, since)} if since else {}
+    return [f"{each.place.unsourced}:{each.segment_seq}" for each in segments.since(positions)]
 
 
 def test_segments_are_listed_by_partition_and_number(data: Data) -> None:
@@ -42,7 +42,7 @@ def test_listing_says_what_a_segment_holds(data: Data) -> None:
     """Without opening it."""
     data.seal([spans(1)], [spans(2, 3), spans(4)])
     [_, found] = DirectorySegments(data.root).since({})
-    assert (found.namespace, found.topic, found.partition) == ("default", "/default/traces", 0)
+    assert found.place.unsourced == KEY
     assert (found.first_offset, found.end_offset, found.items) == (1, 3, 3)
     assert found.bytes == data.segment(1).stat().st_size
     assert Path(found.path) == data.segment(1)
@@ -83,7 +83,7 @@ def test_topics_namespaces_and_signals_are_chosen(
     data.seal([samples.logs("hello")], topic=LOGS)
     chosen = (topics and frozenset(topics), namespaces and frozenset(namespaces))
     segments = DirectorySegments(data.root, *chosen, signal)
-    assert [each.topic for each in segments.since({})] == [str(topic) for topic in expected]
+    assert [each.place.topic for each in segments.since({})] == [str(topic) for topic in expected]
 
 
 def test_damaged_segment_is_listed_with_its_problem(data: Data) -> None:
@@ -94,7 +94,8 @@ def test_damaged_segment_is_listed_with_its_problem(data: Data) -> None:
     whole, *broken = DirectorySegments(data.root).since({})
     assert whole.state is State.SEALED
     for number, each in enumerate(broken, 1):
-        assert (each.state, each.segment_seq, each.end_offset) == (State.DAMAGED, number, None)
+        assert (each.state, each.segment_seq) == (State.DAMAGED, number)
+        assert (each.first_offset, each.end_offset) == (number, number + 1), "ack.log says so"
         assert str(data.segment(number)) in (each.problem or "")
 
 
@@ -142,9 +143,9 @@ def test_opening_names_the_file_that_is_gone_or_damaged(data: Data) -> None:
 
 def test_what_is_gone_is_named_by_its_file_and_messages(data: Data) -> None:
     """Though there is nothing of it."""
-    found = DirectorySegments(data.root).gone(KEY, Position(7, 70), 90)
+    found = DirectorySegments(data.root).gone(KEY, Reached(6, 70), 90)
     assert found.state is State.GONE
-    assert (found.key, found.segment_seq, found.end_offset) == (KEY, 7, 90)
+    assert (found.place.unsourced, found.segment_seq, found.end_offset) == (KEY, 7, 90)
     assert found.problem == f"{data.segment(7)} is gone: messages 70 to 89 were deleted unread"
 
 
@@ -173,7 +174,7 @@ def test_descriptors_are_segments_again(data: Data) -> None:
     data.seal([spans(1)], [spans(2)])
     flip(data.segment(1), -20)
     segments = DirectorySegments(data.root)
-    found = [*segments.since({}), segments.gone(KEY, Position(7, 70), 90)]
+    found = [*segments.since({}), segments.gone(KEY, Reached(6, 70), 90)]
     rows = descriptor_rows(found)
     assert rows.schema == DESCRIPTORS
     assert rows.column("state").to_pylist() == ["sealed", "damaged", "gone"]

@@ -15,7 +15,7 @@ import json
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from penstock.model.errors import Damaged, InvalidArgument, UnsupportedVersion
-from penstock.model.positions import UNKNOWN, Position, Seal, SourcePartition
+from penstock.model.positions import UNKNOWN, Reached, Seal, SourcePartition
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -40,7 +40,7 @@ class HasProperties(Protocol):
         ...
 
 
-def read_positions(table: HasProperties) -> dict[SourcePartition, Position]:
+def read_positions(table: HasProperties) -> dict[SourcePartition, Reached]:
     """What the table says as it was last loaded; Damaged where it cannot be understood."""
     return decode_positions(table.properties)
 
@@ -65,7 +65,7 @@ def encode_positions(positions: Positions) -> dict[str, str]:
     }
 
 
-def decode_positions(properties: Mapping[str, str]) -> dict[SourcePartition, Position]:
+def decode_positions(properties: Mapping[str, str]) -> dict[SourcePartition, Reached]:
     """Those among the table properties; others are passed over, unknown fields too."""
     _check_version(properties)
     return {
@@ -112,10 +112,10 @@ def _decode_name(name: str) -> SourcePartition:
     return SourcePartition(source, f"/{topic}", int(partition))
 
 
-def _decode_value(name: str, text: str) -> Position:
+def _decode_value(name: str, text: str) -> Reached:
     try:
         document = json.loads(text)
-        position = Position(
+        position = Reached(
             document["segment_seq"],
             document["offset"],
             document.get("sealed_at_ns"),
@@ -130,7 +130,7 @@ def _decode_value(name: str, text: str) -> Position:
     return position
 
 
-def _fields(position: Position) -> dict[str, Any]:
+def _fields(position: Reached) -> dict[str, Any]:
     fields = position._asdict().items()
     return {name: value for name, value in fields if value is not None and value != ()}
 

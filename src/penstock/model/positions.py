@@ -31,15 +31,80 @@ QUEUE_PARTITION: Final = 65_535
 
 
 class SourcePartition(NamedTuple):
-    """A partition of a topic, of one source; `topic` is written `/namespace/name`."""
+    """A partition of a topic, of one source; `topic` is written `/namespace/name`.
+
+    The one key of a partition. As text `<source>/<namespace>/<name>/<partition>`: a source has no
+    slash, and without one it is how people, Spark's offsets and `delivered.json` name a partition
+    of the one directory that they are about.
+    """
 
     source: str
     topic: str
     partition: int
 
     def __str__(self) -> str:
-        """As people write it."""
-        return f"{self.topic}/{self.partition} of {self.source or 'an unknown source'}"
+        return f"{self.source}{self.topic}/{self.partition}"
+
+    @classmethod
+    def parse(cls, text: str) -> SourcePartition:
+        """From its text; InvalidArgument for anything else."""
+        place, _, number = text.rpartition("/")
+        source, slash, name = place.partition("/")
+        if not slash or not (number.isascii() and number.isdecimal()):
+            raise InvalidArgument(f"{text[:80]!r} names no partition, as /default/traces/0 does")
+        return cls(source, f"/{name}", int(number))
+
+    @property
+    def namespace(self) -> str:
+        """Of the topic."""
+        return self.topic.split("/")[1]
+
+    @property
+    def unsourced(self) -> SourcePartition:
+        """The same partition, where it goes without saying whose."""
+        return self._replace(source=UNKNOWN)
+
+    def at(self, offset: int) -> Position:
+        """A position in it."""
+        return Position(*self, offset)
+
+
+class Position(NamedTuple):
+    """The place of one message: the next one, of whoever has come to it.
+
+    So everything before it is done with, and it is not; `last` is the one that was done with last.
+    In the order of source, topic, partition and offset. As text `<partition's text>@<offset>`.
+    """
+
+    source: str
+    topic: str
+    partition: int
+    offset: int
+
+    def __str__(self) -> str:
+        return f"{self.place}@{self.offset}"
+
+    @classmethod
+    def parse(cls, text: str) -> Position:
+        """From its text; InvalidArgument for anything else."""
+        place, _, offset = text.rpartition("@")
+        if not (offset.isascii() and offset.isdecimal()):
+            raise InvalidArgument(f"{text[:80]!r} is no position, as /default/traces/0@1337 is")
+        return SourcePartition.parse(place).at(int(offset))
+
+    @property
+    def place(self) -> SourcePartition:
+        """The partition that it is in."""
+        return SourcePartition(*self[:3])
+
+    @property
+    def last(self) -> int | None:
+        """The offset before it; None: there is none."""
+        return self.offset - 1 if self.offset else None
+
+    def after(self, messages: int) -> Position:
+        """So many messages further on."""
+        return self._replace(offset=self.offset + messages)
 
 
 class Seal(NamedTuple):
@@ -51,14 +116,15 @@ class Seal(NamedTuple):
     """What went through Spark is no more exact."""
 
 
-class Position(NamedTuple):
-    """Every message below `offset`, of the segments up to `segment_seq`, is in the table.
+class Reached(NamedTuple):
+    """How far somebody has come in a partition: every message below `offset` is done with.
 
-    Or it was set aside, when it could not be read. The next batch begins at `offset`. Offsets
-    decide; the number is for segments that cannot say theirs.
+    In the table, or set aside when it could not be read. `offset` is the next one, as that of a
+    `Position`, and decides. Whether a file is missing between two others, their numbers tell.
     """
 
     segment_seq: int
+    """The last segment of which it has something; -1: none."""
     offset: int
     sealed_at_ns: int | None = None
     """When the last of them was sealed; None where not all came from segments, as after a replay,
@@ -67,11 +133,11 @@ class Position(NamedTuple):
     """Of the last few, by number: a segment of such a number that has another seal is another's."""
 
 
-Positions: TypeAlias = "Mapping[SourcePartition, Position]"
+Positions: TypeAlias = "Mapping[SourcePartition, Reached]"
 """A partition that is not in it has not been read at all."""
 
 
-def of_sources(positions: Positions, sources: Collection[str]) -> dict[SourcePartition, Position]:
+def of_sources(positions: Positions, sources: Collection[str]) -> dict[SourcePartition, Reached]:
     """Those of some sources; nobody's business are the others."""
     return {key: position for key, position in positions.items() if key.source in sources}
 
@@ -86,5 +152,5 @@ def check_forward(start: Positions, end: Positions) -> None:
     for key, position in start.items():
         if key not in end:
             raise InvalidArgument(f"the end of the batch has no position of {key}")
-        if end[key].offset < position.offset or end[key].segment_seq < position.segment_seq:
+        if end[key].offset < position.offset:
             raise InvalidArgument(f"{key} would go back from {position} to {end[key]}")

@@ -7,12 +7,13 @@ import operator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from penstock.tiers.offsets import positions_after
+from penstock.pipeline.offsets import after, reached
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from penstock.tiers.offsets import Position, Positions
+    from penstock.model.positions import Reached, SourcePartition
+    from penstock.pipeline.offsets import End, Ends
     from penstock.tiers.segments import Segment, Segments
 
 
@@ -48,30 +49,36 @@ class Admission:
         return too_many or (self.max_bytes is not None and size > self.max_bytes)
 
 
-def before(listed: Iterable[Segment], end: Positions) -> list[Segment]:
+def before(listed: Iterable[Segment], end: Ends) -> list[Segment]:
     """Those that lie before `end`."""
-    return [each for each in listed if each.key in end and _is_before(each, end[each.key])]
+    found = reached(end)
+    return [
+        each
+        for each in listed
+        if (key := each.place.unsourced) in found and each.is_behind(found[key])
+    ]
 
 
-def segments_between(segments: Segments, start: Positions, end: Positions) -> list[Segment]:
+def segments_between(segments: Segments, start: Ends, end: Ends) -> list[Segment]:
     """The segments from `start` up to `end`; where some should be and are not, one that is gone.
 
     A missing number alone is no loss: a store that could not be sure leaves some out. Messages are
     lost where numbers and offsets both are missing.
     """
-    begin = {key: _begin(start.get(key), position) for key, position in end.items()}
-    known = {key: position for key, position in begin.items() if position is not None}
+    begin = {key: _begin(start.get(key), until) for key, until in end.items()}
+    known = {key: at for key, at in begin.items() if at is not None}
     own = _by_partition(before(segments.since(known), end))
     return [
         segment
-        for key, position in end.items()
-        for segment in _with_gaps(segments, own.get(key, []), key, begin[key], position)
+        for key, until in end.items()
+        for segment in _with_gaps(segments, own.get(key, []), key, begin[key], until.at)
     ]
 
 
-def _begin(start: Position | None, end: Position) -> Position | None:
+def _begin(start: End | None, end: End) -> Reached | None:
     """Where the batch was planned to begin; Spark may have forgotten that of its first one."""
-    return start if start == end else end.first or start
+    planned = None if start is None else start.at
+    return planned if start == end else end.first or planned
 
 
 def grouped(listed: Iterable[Segment], group_bytes: int) -> list[list[Segment]]:
@@ -87,14 +94,10 @@ def grouped(listed: Iterable[Segment], group_bytes: int) -> list[list[Segment]]:
     return groups
 
 
-def _is_before(segment: Segment, end: Position) -> bool:
-    return segment.segment_seq < end.segment_seq
-
-
-def _by_partition(listed: Iterable[Segment]) -> dict[str, list[Segment]]:
-    found: dict[str, list[Segment]] = {}
+def _by_partition(listed: Iterable[Segment]) -> dict[SourcePartition, list[Segment]]:
+    found: dict[SourcePartition, list[Segment]] = {}
     for segment in listed:
-        found.setdefault(segment.key, []).append(segment)
+        found.setdefault(segment.place.unsourced, []).append(segment)
     return found
 
 
@@ -104,17 +107,22 @@ def _oldest_first(listed: Iterable[Segment]) -> Iterator[Segment]:
 
 
 def _with_gaps(
-    segments: Segments, listed: list[Segment], key: str, at: Position | None, end: Position
+    segments: Segments,
+    listed: list[Segment],
+    key: SourcePartition,
+    at: Reached | None,
+    end: Reached,
 ) -> Iterator[Segment]:
     for segment in listed:
-        if at is not None and _is_gap(at, segment.segment_seq, segment.first_offset):
+        if at is not None and _is_gap(at, segment.segment_seq - 1, segment.first_offset):
             gone = segments.gone(key, at, segment.first_offset or at.offset)
-            yield replace(gone, source=segment.source)
+            yield replace(gone, place=segment.place)
         yield segment
-        at = positions_after({} if at is None else {key: at}, [segment])[key]
+        at = after(at, segment)
     if at is not None and _is_gap(at, end.segment_seq, end.offset):
         yield segments.gone(key, at, end.offset)
 
 
-def _is_gap(at: Position, segment_seq: int, offset: int | None) -> bool:
+def _is_gap(at: Reached, segment_seq: int, offset: int | None) -> bool:
+    """Up to the segment of that number, and the message of that offset."""
     return segment_seq > at.segment_seq and offset is not None and offset > at.offset

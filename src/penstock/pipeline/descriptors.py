@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
+from penstock.model.positions import SourcePartition
 from penstock.otel.signals import Signal
 from penstock.tiers.segments import Segment, State
 
@@ -36,6 +37,7 @@ DESCRIPTORS: Final = pa.schema(
 `detail` is for whoever opens the segment."""
 
 _NS_PER_US: Final = 1000
+_PLACE: Final = ("source", "topic", "namespace", "partition")
 
 
 def descriptor_rows(segments: Iterable[Segment]) -> pa.RecordBatch:
@@ -48,20 +50,23 @@ def segments_of(rows: pa.RecordBatch) -> list[Segment]:
     times = rows.column("sealed_at").cast(pa.int64()).fill_null(0).to_pylist()
     others = rows.drop_columns(["sealed_at"]).to_pylist()
     return [
-        Segment(**{**row, **_typed(row)}, sealed_at_ns=time_us * _NS_PER_US)
+        Segment(**_fields(row), sealed_at_ns=time_us * _NS_PER_US)
         for row, time_us in zip(others, times, strict=True)
     ]
 
 
-def _typed(row: dict[str, Any]) -> dict[str, Any]:
-    signal = row["signal"]
-    return {"state": State(row["state"]), "signal": signal and Signal(signal)}
+def _fields(row: dict[str, Any]) -> dict[str, Any]:
+    place = SourcePartition(row["source"], row["topic"], row["partition"])
+    signal, state = row["signal"], State(row["state"])
+    fields = {name: each for name, each in row.items() if name not in _PLACE}
+    return {**fields, "place": place, "state": state, "signal": signal and Signal(signal)}
 
 
 def _row(segment: Segment) -> dict[str, Any]:
-    row = {name: getattr(segment, name) for name in DESCRIPTORS.names if name != "sealed_at"}
+    names = {*DESCRIPTORS.names} - {"sealed_at", *_PLACE}
     return {
-        **row,
+        **{name: getattr(segment, name) for name in names},
+        **{name: getattr(segment.place, name) for name in _PLACE},
         "sealed_at": segment.sealed_at_ns // _NS_PER_US or None,
         "signal": segment.signal and segment.signal.value,
         "state": segment.state.value,

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from penstock.archive.settings import DEFAULT_ROOT
 from penstock.log.survey import log_files, log_owners
 from penstock.model.errors import OffsetUnavailable, PenstockError
+from penstock.model.positions import UNKNOWN, SourcePartition
 from penstock.queue import Consumer, ConsumerSettings
 from penstock.queue.blocking import run_blocking
 from penstock.queue.settings import DATA_PATH_PREFIX, MANIFEST_PATH
@@ -26,7 +27,7 @@ from penstock.store.outside import LAKE, Delivered, Taken, write_delivered
 from penstock.tiers.adoption import DirectoryAdoption, OldPositions, QueueAdoption
 from penstock.tiers.archive_segments import ArchiveSegments
 from penstock.tiers.cut import check_own, rest_of
-from penstock.tiers.queue_segments import QueueSegments
+from penstock.tiers.queue_segments import OFFSETS_PER_BATCH, QueueSegments
 from penstock.tiers.segments import DirectorySegments, State
 
 if TYPE_CHECKING:
@@ -150,14 +151,15 @@ class DirectoryFeed:
         sealed_at_ns: dict[str, int] = {}
         ended: set[str] = set()
         for segment in self._listing.since({}):
+            key = str(segment.place.unsourced)
             if rest_of(segment, positions) is None:
-                if segment.key not in ended:
-                    latest = max(sealed_at_ns.get(segment.key, 0), segment.sealed_at_ns)
-                    sealed_at_ns[segment.key] = latest
+                if key not in ended:
+                    latest = max(sealed_at_ns.get(key, 0), segment.sealed_at_ns)
+                    sealed_at_ns[key] = latest
                     offset = positions[segment.place].offset
-                    through[segment.key] = Taken(segment.segment_seq, offset, latest)
+                    through[key] = Taken(segment.segment_seq, offset, latest)
             else:
-                ended.add(segment.key)
+                ended.add(key)
         # Whoever reads it deletes: every message below these offsets is committed, and the
         # identity says of which directory.
         [source] = self.sources()
@@ -282,12 +284,12 @@ class QueueFeed:
 
     def _check_continuity(self, positions: Positions) -> None:
         """What the lake has must be behind what waits, and next to it."""
-        known = [at.segment_seq for at in positions.values()]
-        if not known:
+        if not positions:
             return
+        last = max(at.offset for at in positions.values()) // OFFSETS_PER_BATCH - 1
         status = run_blocking(self.segments().status())
-        if not status.first_sequence - 1 <= max(known) < status.next_sequence:
-            text = f"the lake has the queue's batches up to {max(known)}, and the queue holds"
+        if not status.first_sequence - 1 <= last < status.next_sequence:
+            text = f"the lake has the queue's batches up to {last}, and the queue holds"
             raise OffsetUnavailable(
                 f"{text} {status.first_sequence} to {status.next_sequence - 1}: it is another one, "
                 "or somebody else has consumed it",
@@ -310,7 +312,7 @@ class ArchiveFeed:
 
     def sources(self) -> frozenset[str]:
         """Of every stretch of it: a disk that was lost has a successor."""
-        return frozenset(self.identified(each).source for each in self.segments().since({}))
+        return frozenset(self.identified(each).place.source for each in self.segments().since({}))
 
     @property
     def options(self) -> Mapping[str, str]:
@@ -325,19 +327,20 @@ class ArchiveFeed:
 
     def identified(self, segment: Segment) -> Segment:
         """What 0.1 archived names its log alone: it is the directory's, if the log is there."""
-        own = self._logs.get(segment.source) == (segment.topic, segment.partition)
-        return replace(segment, source=self._identity) if own else segment
+        own = self._logs.get(segment.place.source) == segment.place.unsourced
+        place = segment.place._replace(source=self._identity)
+        return replace(segment, place=place) if own else segment
 
     @cached_property
     def _identity(self) -> str:
         return DataDirectory(self.data_dir).identity()
 
     @cached_property
-    def _logs(self) -> dict[str, tuple[str, int]]:
+    def _logs(self) -> dict[str, SourcePartition]:
         """The partition of each log that the directory has, by the log's id."""
         files = LocalFiles()
         return {
-            str(owner): (str(each.topic), each.number)
+            str(owner): SourcePartition(UNKNOWN, str(each.topic), each.number)
             for each in DataDirectory(self.data_dir).partitions()
             for owner in log_owners(files, each.log_folder, log_files(files, each.log_folder))
         }
@@ -363,4 +366,5 @@ class ArchiveFeed:
 
 
 def _name_aside(segment: Segment, name: str) -> str:
-    return f"{segment.key.strip('/').replace('/', '.')}.{name}"
+    key = str(segment.place.unsourced).strip("/").replace("/", ".")
+    return f"{key}.{name}"

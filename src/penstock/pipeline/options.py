@@ -33,8 +33,8 @@ from penstock.lake.schemas import TABLES
 from penstock.model.errors import InvalidArgument
 from penstock.model.settings import MIB
 from penstock.pipeline.batches import Admission
+from penstock.pipeline.offsets import parse_offsets
 from penstock.tiers.cut import ALL, Tier
-from penstock.tiers.offsets import parse_positions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -179,5 +179,5 @@ class _Given:
     def start(self) -> str:
         text = self._texts.get("startingoffsets", "earliest")
         if text not in {"earliest", "latest"}:
-            parse_positions(text)
+            parse_offsets(text)
         return text

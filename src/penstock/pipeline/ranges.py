@@ -26,11 +26,12 @@ _TIMED_SLOTS: Final = {
 
 def origin_ranges(segment: Segment) -> dict[str, Range]:
     """Of the columns that say where rows came from."""
+    place = segment.place
     found: dict[str, Range] = {
-        "_source": (segment.source, segment.source),
-        "_topic": (segment.topic, segment.topic),
-        "_topic_partition": (segment.partition, segment.partition),
-        "namespace": (segment.namespace, segment.namespace),
+        "_source": (place.source, place.source),
+        "_topic": (place.topic, place.topic),
+        "_topic_partition": (place.partition, place.partition),
+        "namespace": (place.namespace, place.namespace),
     }
     if segment.first_offset is not None and segment.end_offset is not None:
         found["_offset"] = (segment.first_offset, segment.end_offset - 1)

@@ -19,12 +19,13 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from penstock.pipeline.batches import Admission, before, grouped, segments_between
-from penstock.tiers.offsets import (
-    decode_positions,
-    encode_positions,
-    parse_positions,
-    positions_after,
-    positions_before,
+from penstock.pipeline.offsets import (
+    decode_offsets,
+    encode_offsets,
+    ends_after,
+    ends_before,
+    parse_offsets,
+    reached,
 )
 
 if TYPE_CHECKING:
@@ -32,9 +33,9 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from penstock.pipeline.offsets import Ends
     from penstock.pipeline.options import SourceOptions
     from penstock.pipeline.reading import Reading
-    from penstock.tiers.offsets import Positions
     from penstock.tiers.segments import Segments
 
 
@@ -45,19 +46,19 @@ class SegmentStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._segments = segments
         self._reading = reading
         self._options = options
-        self._first: Positions = {}
-        self._last: Positions | None = None
-        self._newest: Positions = {}
+        self._first: Ends = {}
+        self._last: Ends | None = None
+        self._newest: Ends = {}
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name, as those below
         """Where a new stream begins; from the earliest: with nothing that could have changed."""
         start = self._options.starting_offsets
         if start == "latest":
             listed = self._segments.since({})
-            self._first = positions_after(positions_before(listed), listed)
+            self._first = ends_after(ends_before(listed), listed)
         elif start != "earliest":
-            self._first = parse_positions(start)
-        return encode_positions(self._first)
+            self._first = parse_offsets(start)
+        return encode_offsets(self._first)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         """What the options say; both bounds hold where both are given."""
@@ -70,13 +71,13 @@ class SegmentStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """What is sealed from now on is left to the next run."""
-        self._last = positions_after({}, self._segments.since({}))
+        self._last = ends_after({}, self._segments.since({}))
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """Where the batch that begins at `start` ends; `start` itself where there is nothing."""
-        begin = decode_positions(start)
-        listed = self._segments.since(begin)
-        self._newest = positions_after(begin, listed)
+        begin = decode_offsets(start)
+        listed = self._segments.since(reached(begin))
+        self._newest = ends_after(begin, listed)
         if self._last is not None:
             listed = before(listed, self._last)
         elif not self._options.admission.is_due(listed, time.time()):
@@ -84,15 +85,15 @@ class SegmentStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         bounded = not isinstance(limit, ReadAllAvailable)
         admission = self._options.admission if bounded else Admission()
         taken = admission.admit(listed)
-        return encode_positions(positions_after(begin, taken, is_first=begin == self._first))
+        return encode_offsets(ends_after(begin, taken, is_first=begin == self._first))
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
         """What was sealed when the last batch was planned; Spark shows it as progress."""
-        return encode_positions(self._newest) or None
+        return encode_offsets(self._newest) or None
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """The same segments whenever it is asked; what is gone since stands in for itself."""
-        begin, until = decode_positions(start), decode_positions(end)
+        begin, until = decode_offsets(start), decode_offsets(end)
         chosen = segments_between(self._segments, begin, until)
         groups = grouped(chosen, self._options.partition_bytes)
         return [InputPartition(group) for group in groups]

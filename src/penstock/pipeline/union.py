@@ -108,7 +108,7 @@ class UnionReader(DataSourceReader):
         segments = [
             each
             for each in found.warm
-            if chosen.has(Topic.parse(each.topic)) and self._segment_may_hold(each)
+            if chosen.has(Topic.parse(each.place.topic)) and self._segment_may_hold(each)
         ]
         groups = grouped(segments, self._options.partition_bytes)
         parts += [_warm_share(group, found) for group in groups]

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from penstock.lake.commit import Adoption
     from penstock.lake.settings import LakeSettings
-    from penstock.model.positions import Position, Positions, SourcePartition
+    from penstock.model.positions import Positions, Reached, SourcePartition
     from penstock.store.outside import Delivered
     from penstock.tiers.extent import Extent
 
@@ -84,7 +84,7 @@ class DirectoryAdoption:
             if place.partition != QUEUE_PARTITION and self._is_own(place, position)
         }
 
-    def _is_own(self, place: SourcePartition, position: Position) -> bool:
+    def _is_own(self, place: SourcePartition, position: Reached) -> bool:
         extent = self._extent(place)
         if extent is None or self.told is OldPositions.LEAVE:
             return False
@@ -113,7 +113,7 @@ class DirectoryAdoption:
         return Path(self.lake.warehouse).resolve().is_relative_to(self.data_dir.resolve())
 
     def _went_here(
-        self, delivered: Delivered | None, place: SourcePartition, position: Position
+        self, delivered: Delivered | None, place: SourcePartition, position: Reached
     ) -> bool:
         """Its pipeline ran under 0.1, took no more than the lake has, and to no lake of its own."""
         if delivered is None or delivered.source is not None:
@@ -133,7 +133,7 @@ class DirectoryAdoption:
 
 def adopted(
     positions: Positions, claims: Collection[str], adopt: Adoption
-) -> dict[SourcePartition, Position]:
+) -> dict[SourcePartition, Reached]:
     """The positions of a table as the source finds them that claims it next."""
     taken = {} if adopt.source in claims else adopt(positions)
     return {taken.get(place, place): position for place, position in positions.items()}

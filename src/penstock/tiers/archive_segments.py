@@ -15,7 +15,7 @@ from penstock.model.errors import (
     ObjectMissing,
     OffsetUnavailable,
 )
-from penstock.model.positions import UNKNOWN
+from penstock.model.positions import SourcePartition
 from penstock.model.topics import Topic
 from penstock.storage.metadata import open_metadata
 from penstock.storage.objects import open_objects
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from penstock.archive.format import Descriptor
+    from penstock.model.positions import Positions, Reached
     from penstock.storage.metadata import Metadata
     from penstock.storage.objects import ObjectStore
-    from penstock.tiers.offsets import Position, Positions
 
 _ATTEMPTS: Final = 3
 
@@ -63,25 +63,20 @@ class ArchiveSegments:
         messages = asyncio.run(self._messages(segment, descriptor))
         return RequestBundles(segment.path, segment.signal, messages, lost=descriptor.lost)
 
-    def gone(self, key: str, start: Position, end_offset: int) -> Segment:
+    def gone(self, key: SourcePartition, start: Reached, end_offset: int) -> Segment:
         """Retention took it, or it was never archived."""
-        name, _, number = key.rpartition("/")
-        topic = Topic.parse(name)
         problem = f"messages {start.offset} to {end_offset - 1} of {key} are not in the archive"
         return Segment(
-            source=UNKNOWN,
-            namespace=topic.namespace,
-            topic=name,
-            partition=int(number),
-            segment_seq=start.segment_seq,
-            path=key,
+            place=key,
+            segment_seq=start.segment_seq + 1,
+            path=str(key),
             first_offset=start.offset,
             end_offset=end_offset,
             bytes=0,
             bundles=0,
             items=0,
             sealed_at_ns=0,
-            signal=signal_of_topic(topic),
+            signal=signal_of_topic(Topic.parse(key.topic)),
             state=State.GONE,
             problem=problem,
         )
@@ -105,8 +100,8 @@ class ArchiveSegments:
 
     async def _messages(self, segment: Segment, descriptor: Descriptor) -> list[tuple[int, bytes]]:
         objects, metadata = self._stores()
-        topic = Topic.parse(segment.topic)
-        catalog = Catalog(objects, metadata, topic, segment.partition, root=self._root)
+        topic = Topic.parse(segment.place.topic)
+        catalog = Catalog(objects, metadata, topic, segment.place.partition, root=self._root)
         try:
             return await _read(catalog, descriptor, segment)
         finally:
@@ -137,11 +132,9 @@ async def _read(
 
 
 def _segment(catalog: Catalog, descriptor: Descriptor) -> Segment:
+    source = descriptor.source or descriptor.log_id  # 0.1 said which log it was, and no more
     return Segment(
-        source=descriptor.source or descriptor.log_id,  # 0.1 said which log it was, and no more
-        namespace=catalog.topic.namespace,
-        topic=str(catalog.topic),
-        partition=catalog.partition,
+        place=SourcePartition(source, str(catalog.topic), catalog.partition),
         segment_seq=descriptor.start_offset,
         path=catalog.object_key(descriptor.object_id),
         first_offset=descriptor.start_offset,
@@ -156,5 +149,5 @@ def _segment(catalog: Catalog, descriptor: Descriptor) -> Segment:
 
 
 def _is_before(segment: Segment, positions: Positions) -> bool:
-    at = positions.get(segment.key)
-    return at is not None and (segment.end_offset or 0) <= at.offset
+    at = positions.get(segment.place.unsourced)
+    return at is not None and segment.is_behind(at)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
-    from penstock.model.positions import Position, Positions
+    from penstock.model.positions import Positions, Reached
     from penstock.tiers.segments import Segment
 
 Rows = TypeVar("Rows", pa.Table, pa.RecordBatch)
@@ -57,25 +57,22 @@ ALL: Final = frozenset(Tier)
 def rest_of(segment: Segment, positions: Positions) -> Segment | None:
     """What of a segment the lake lacks; None: it has all of it, or has settled it.
 
-    A damaged segment does not say where it begins: the lake settles it as a whole, and its number
-    tells so where no neighbour says where it ends. One that only has the offsets of what the lake
-    has, and is another, the lake lacks.
+    A damaged segment is settled as a whole; where neither ack.log nor a neighbour says what it had,
+    its number tells. One that only has the offsets of what the lake has, and is another, the lake
+    lacks.
     """
     position = positions.get(segment.place)
     if position is None or is_another(segment, position):
         return segment
-    if segment.state is State.DAMAGED and segment.segment_seq <= position.segment_seq:
-        return None
-    if segment.end_offset is None:
-        return segment
-    if segment.end_offset <= position.offset:
+    is_unknown = segment.state is State.DAMAGED and segment.first_offset is None
+    if segment.is_behind(position) or (is_unknown and segment.segment_seq <= position.segment_seq):
         return None
     if segment.first_offset is None or segment.first_offset >= position.offset:
         return segment
     return replace(segment, begin=position.offset)
 
 
-def is_another(segment: Segment, position: Position) -> bool:
+def is_another(segment: Segment, position: Reached) -> bool:
     """Whether it has a number or offsets of what the lake took, and is not what the lake took.
 
     Then they were given twice: the directory was restored from an older copy, or is a copy. The
@@ -136,7 +133,7 @@ def check_own(data_dir: Path, segments: Iterable[Segment], positions: Positions)
 
 
 def _foreign(
-    data_dir: Path, place: SourcePartition, position: Position, why: str
+    data_dir: Path, place: SourcePartition, position: Reached, why: str
 ) -> ForeignPosition:
     return ForeignPosition(
         f"the lake has {place.topic}/{place.partition} of {data_dir} up to offset "

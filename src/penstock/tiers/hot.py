@@ -14,10 +14,11 @@ import pyarrow.compute as pc
 
 from penstock.client.server_file import running_server
 from penstock.client.workers import NOT_OPEN, hot_messages
-from penstock.lake.rows import Origin, row_batches
+from penstock.lake.rows import row_batches
 from penstock.log.cache import Batch
 from penstock.log.follow import FolderReader
 from penstock.model.errors import DataMoved, OffsetUnavailable, ServerUnreachable
+from penstock.model.positions import SourcePartition
 from penstock.storage import DataDirectory
 from penstock.storage.files import LocalFiles
 from penstock.store.decoding import RequestDecoder
@@ -56,10 +57,9 @@ def hot_batches(
 ) -> Iterator[pa.RecordBatch]:
     """The same, in the memory of one batch."""
     source = DataDirectory(partition.folder.parents[_DEPTH]).identity()
-    topic = partition.topic
-    place = Origin(source, str(topic), topic.namespace, partition.number, 0)
+    place = SourcePartition(source, str(partition.topic), partition.number)
     hot = _Hot(partition, signal, sealed, said)
-    bundles = ((bundle, place.after(at)) for at, bundle in hot.bundles())
+    bundles = ((bundle, place.at(at)) for at, bundle in hot.bundles())
     for batch in row_batches(bundles, signal, fault=hot.rowless):
         # A bundle may begin before: it has messages that came later too.
         yield batch.filter(pc.field("_offset") >= sealed) if hot.began_before else batch

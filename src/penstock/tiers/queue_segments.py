@@ -20,7 +20,7 @@ from penstock.model.errors import (
     PenstockError,
     UnsupportedVersion,
 )
-from penstock.model.positions import QUEUE_PARTITION
+from penstock.model.positions import QUEUE_PARTITION, SourcePartition
 from penstock.model.topics import Topic
 from penstock.otel.signals import Signal
 from penstock.queue import Inspector, QueueSettings, fetch_batch
@@ -34,10 +34,10 @@ from penstock.tiers.segments import Chosen, Segment, State
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from penstock.model.positions import Positions, Reached
     from penstock.queue import QueueStatus
     from penstock.queue.otlp import Origin
     from penstock.storage.objects import ObjectStore
-    from penstock.tiers.offsets import Position, Positions
 
 NO_TOPIC: Final = "//traces"
 """Of requests whose metadata cannot be understood: whoever reads traces hears of them."""
@@ -86,7 +86,7 @@ class QueueSegments:
         listed = [each for segments in self._known.values() for each in segments]
         return sorted(
             (each for each in listed if self._has(each) and not _is_before(each, positions)),
-            key=lambda each: (each.key, each.segment_seq),
+            key=lambda each: (each.place, each.segment_seq),
         )
 
     def waiting(self) -> dict[int, list[Segment]]:
@@ -98,7 +98,9 @@ class QueueSegments:
         return self._known
 
     def _has(self, segment: Segment) -> bool:
-        return segment.state is not State.SEALED or self._chosen.has(Topic.parse(segment.topic))
+        return segment.state is not State.SEALED or self._chosen.has(
+            Topic.parse(segment.place.topic)
+        )
 
     async def status(self) -> QueueStatus:
         """Of the queue."""
@@ -137,7 +139,7 @@ class QueueSegments:
         ]
         return RequestBundles(segment.path, segment.signal, requests)
 
-    def gone(self, key: str, start: Position, end_offset: int) -> Segment:
+    def gone(self, key: SourcePartition, start: Reached, end_offset: int) -> Segment:
         """Never needed: a topic that is not in a batch has lost nothing."""
         raise PenstockError(f"{key}: {start.offset} to {end_offset} of the queue are gone")
 
@@ -183,10 +185,7 @@ def _segment(
         "extent": extent and [extent.batch_bytes, extent.record_count, extent.batch_crc],
     }
     made = Segment(
-        source=source,
-        namespace="",
-        topic=NO_TOPIC,
-        partition=QUEUE_PARTITION,
+        place=SourcePartition(source, NO_TOPIC, QUEUE_PARTITION),
         segment_seq=entry.sequence,
         path=entry.location,
         first_offset=None,  # a topic need not be in every batch
@@ -200,10 +199,10 @@ def _segment(
     )
     if isinstance(origin, str):
         return replace(made, state=State.DAMAGED, problem=origin)
-    topic = origin.topic
-    return replace(made, namespace=topic.namespace, topic=str(topic), signal=origin.signal)
+    place = made.place._replace(topic=str(origin.topic))
+    return replace(made, place=place, signal=origin.signal)
 
 
 def _is_before(segment: Segment, positions: Positions) -> bool:
-    at = positions.get(segment.key)
-    return at is not None and segment.segment_seq < at.segment_seq
+    at = positions.get(segment.place.unsourced)
+    return at is not None and segment.is_behind(at)

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from penstock.lake.rows import Origin
     from penstock.model.bundle import Bundle
+    from penstock.model.positions import Position
     from penstock.tiers.segments import Bundles, Segment
 
     Told = Callable[[str], None]
@@ -56,7 +56,7 @@ def _bundles(
     slots: Collection[int] | None,
     wants: Callable[[int], bool],
     lost: Told,
-) -> Iterator[tuple[Bundle, Origin]]:
+) -> Iterator[tuple[Bundle, Position]]:
     for index in range(len(bundles)):
         try:
             if not wants(index):
@@ -66,4 +66,4 @@ def _bundles(
             reason = str(error).removeprefix(f"{bundles.name}: ")
             lost(f"{segment.path}: bundle {index}: {reason}")
             continue
-        yield stored.bundle, segment.origin(stored.first_offset)
+        yield stored.bundle, segment.place.at(stored.first_offset)

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from penstock.lake.rows.origin import Origin
 from penstock.model.errors import (
     Damaged,
     InvalidArgument,
@@ -24,14 +23,15 @@ from penstock.otel.signals import Signal
 from penstock.segment import SegmentReader, read_info, segment_name, segment_seq_of
 from penstock.storage import DataDirectory
 from penstock.storage.files import LocalFiles
+from penstock.store.verify import is_store, survey_store
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
-    from penstock.segment import StoredBundle
+    from penstock.model.positions import Positions, Reached
+    from penstock.segment import SegmentInfo, StoredBundle
     from penstock.segment.tables import ManifestEntry
     from penstock.storage import Partition
-    from penstock.tiers.offsets import Position, Positions
 
 
 class State(enum.StrEnum):
@@ -51,13 +51,10 @@ class State(enum.StrEnum):
 class Segment:
     """A sealed segment, as a listing knows it; or the rest of one."""
 
-    source: str
-    """Who gave its messages their offsets, see `model.positions`."""
-    namespace: str
-    topic: str
-    """`/namespace/name`."""
-    partition: int
+    place: SourcePartition
+    """Its partition; the source is who gave its messages their offsets."""
     segment_seq: int
+    """Of its file. It says nothing of what is in it."""
     path: str
     first_offset: int | None
     """None, as `end_offset`, where it is not known."""
@@ -76,19 +73,14 @@ class Segment:
     begin: int | None = None
     """Of the rest of a segment: the first message that is meant; see `cut`."""
 
-    @property
-    def key(self) -> str:
-        """Its partition, as Spark's offsets name it."""
-        return f"{self.topic}/{self.partition}"
+    def is_behind(self, reached: Reached) -> bool:
+        """Whether whoever has come so far is done with all of it.
 
-    @property
-    def place(self) -> SourcePartition:
-        """Its partition, as the lake's positions name it."""
-        return SourcePartition(self.source, self.topic, self.partition)
-
-    def origin(self, first_offset: int) -> Origin:
-        """Where the rows of one of its bundles come from."""
-        return Origin(self.source, self.topic, self.namespace, self.partition, first_offset)
+        By offsets; by its number alone where nobody says where it ends.
+        """
+        if self.end_offset is None:
+            return self.segment_seq <= reached.segment_seq
+        return self.end_offset <= reached.offset
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,8 +134,8 @@ class Segments(Protocol):
     def since(self, positions: Positions) -> list[Segment]:
         """What is there now at or after these positions, by partition and segment_seq.
 
-        A partition without a position is listed from its first segment. One that cannot be read is
-        listed with its problem.
+        Partitions are named without their source. One without a position is listed from its first
+        segment. A segment that cannot be read is listed with its problem.
         """
         ...
 
@@ -151,8 +143,8 @@ class Segments(Protocol):
         """OffsetUnavailable: it is gone. Damaged: it cannot be read. Both name the segment."""
         ...
 
-    def gone(self, key: str, start: Position, end_offset: int) -> Segment:
-        """What stands for the segments from `start` on that should be there and are not."""
+    def gone(self, key: SourcePartition, start: Reached, end_offset: int) -> Segment:
+        """What stands for the segments behind `start` that should be there and are not."""
         ...
 
     def arrived_ns(self, segment: Segment) -> int:
@@ -203,14 +195,14 @@ class DirectorySegments:
         except Damaged as error:
             raise Damaged(f"{path.parent}/{error}") from None
 
-    def gone(self, key: str, start: Position, end_offset: int) -> Segment:
+    def gone(self, key: SourcePartition, start: Reached, end_offset: int) -> Segment:
         """Named after the first that is missing."""
-        name, _, number = key.rpartition("/")
-        partition = self._directory.partition(Topic.parse(name), int(number))
-        path = partition.segments_folder / segment_name(start.segment_seq)
+        partition = self._directory.partition(Topic.parse(key.topic), key.partition)
+        number = start.segment_seq + 1
+        path = partition.segments_folder / segment_name(number)
         messages = f"messages {start.offset} to {end_offset - 1}"
         problem = f"{path} is gone: {messages} were deleted unread"
-        missing = self._unreadable(partition, start.segment_seq, State.GONE, problem)
+        missing = self._unreadable(partition, number, State.GONE, problem)
         return replace(missing, first_offset=start.offset, end_offset=end_offset)
 
     def arrived_ns(self, segment: Segment) -> int:
@@ -218,7 +210,7 @@ class DirectorySegments:
         return segment.sealed_at_ns
 
     def _listed(self, partition: Partition, positions: Positions) -> Iterator[Segment]:
-        start = positions.get(f"{partition.topic}/{partition.number}")
+        start = positions.get(self._place(partition).unsourced)
         found = []
         for name in self._files.names(partition.segments_folder):
             seq = segment_seq_of(name)
@@ -229,7 +221,7 @@ class DirectorySegments:
             if segment is not None:
                 found.append(segment)
         for segment in bounded(found):
-            if start is None or _is_from(segment, start):
+            if start is None or not segment.is_behind(start):
                 yield segment
 
     def _described(self, partition: Partition, segment_seq: int) -> Segment | None:
@@ -245,12 +237,14 @@ class DirectorySegments:
             raise UnsupportedVersion(f"{path}: {error}") from None
         except Damaged as error:
             problem = f"{path.parent}/{error}"
-            return self._unreadable(partition, segment_seq, State.DAMAGED, problem)
+            damaged = self._unreadable(partition, segment_seq, State.DAMAGED, problem)
+            known = self._recorded(partition, segment_seq)
+            if known is None:
+                return damaged
+            offsets = known.first_offset, known.end_offset
+            return replace(damaged, first_offset=offsets[0], end_offset=offsets[1])
         return Segment(
-            self._source,
-            partition.topic.namespace,
-            str(partition.topic),
-            partition.number,
+            self._place(partition),
             segment_seq,
             str(path),
             info.first_offset,
@@ -265,26 +259,29 @@ class DirectorySegments:
     def _unreadable(
         self, partition: Partition, segment_seq: int, state: State, problem: str
     ) -> Segment:
-        topic, path = partition.topic, partition.segments_folder / segment_name(segment_seq)
-        place = (self._source, topic.namespace, str(topic), partition.number, segment_seq)
-        signal = signal_of_topic(topic)
-        return Segment(*place, str(path), None, None, 0, 0, 0, 0, signal, state, problem)
+        path = str(partition.segments_folder / segment_name(segment_seq))
+        place, signal = self._place(partition), signal_of_topic(partition.topic)
+        return Segment(place, segment_seq, path, None, None, 0, 0, 0, 0, signal, state, problem)
 
+    def _recorded(self, partition: Partition, segment_seq: int) -> SegmentInfo | None:
+        """What ack.log says of a segment whose own file says nothing."""
+        if not is_store(self._files, partition.folder):
+            return None
+        return survey_store(self._files, partition.folder).state.segments.get(segment_seq)
 
-def _is_from(segment: Segment, start: Position) -> bool:
-    """By its number, or because it has messages that the numbers do not tell of."""
-    return segment.segment_seq >= start.segment_seq or (segment.end_offset or 0) > start.offset
+    def _place(self, partition: Partition) -> SourcePartition:
+        return SourcePartition(self._source, str(partition.topic), partition.number)
 
 
 def bounded(listed: Sequence[Segment]) -> list[Segment]:
-    """The segments of a partition, in order; a damaged one lies between its neighbours.
+    """The segments of a partition, in order; a damaged one lies before its neighbour.
 
-    It does not say its own offsets. Behind the last one nothing says where it ends.
+    Where ack.log does not say its offsets either. Behind the last one nothing says where it ends.
     """
     found: list[Segment] = []
     ahead: int | None = None
     for segment in reversed(listed):
-        if segment.state is State.DAMAGED:
+        if segment.state is State.DAMAGED and segment.end_offset is None:
             segment = replace(segment, end_offset=ahead)
         ahead = segment.first_offset if segment.first_offset is not None else ahead
         found.append(segment)

@@ -9,8 +9,9 @@ from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from penstock.lake.rows import Origin, rows_of
+from penstock.lake.rows import rows_of
 from penstock.lake.schemas import TABLES, table_of
+from penstock.model.positions import Position
 from penstock.model.settings import SegmentSettings
 from penstock.model.slots import OTAP
 from penstock.otel import Signal
@@ -24,11 +25,11 @@ if TYPE_CHECKING:
     from penstock.model.bundle import Bundle
     from penstock.segment.inventory import StoredBundle
 
-ORIGIN = Origin("here", "traces", "acme", 3, 100)
+ORIGIN = Position("here", "/acme/traces", 3, 100)
 EPOCH = date(1970, 1, 1)
 
 
-def check(signal: Signal, bundle: Bundle, requests: list[Any], origin: Origin = ORIGIN) -> None:
+def check(signal: Signal, bundle: Bundle, requests: list[Any], origin: Position = ORIGIN) -> None:
     """The bundle becomes exactly the rows of the requests."""
     table = rows_of(bundle, signal, origin)
     table.validate(full=True)

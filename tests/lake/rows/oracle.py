@@ -31,8 +31,12 @@ def expected_rows(signal: Signal, requests: Sequence[Any], origin: Any) -> list[
     """The rows of requests that follow each other; doubles and JSON as `comparable` has them."""
     rows = {Signal.TRACES: span_row, Signal.LOGS: log_row, Signal.METRICS: point_rows}[signal]
     found = []
-    for offset, request in enumerate(requests, origin.first_offset):
-        place = {"namespace": origin.namespace, "_source": origin.source, "_topic": origin.topic}
+    for offset, request in enumerate(requests, origin.offset):
+        place = {
+            "namespace": origin.place.namespace,
+            "_source": origin.source,
+            "_topic": origin.topic,
+        }
         place |= {"_topic_partition": origin.partition, "_offset": offset}
         for shared, record in records(signal, request):
             found += [{**shared, **place, **row} for row in rows(record)]

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from penstock.lake.rows import Origin, batches, row_batches, rows_of
+from penstock.lake.rows import batches, row_batches, rows_of
 from penstock.lake.rows.batches import cut, fit
+from penstock.model.positions import Position
 from penstock.otel import Signal
 from tests.lake.rows.comparable import ORIGIN, check
 from tests.lake.rows.samples import span_request
@@ -43,7 +44,7 @@ def test_few_batches_are_cut_where_many_resources_are_small(
     monkeypatch.setattr(batches, "BATCH_BYTES", 20_000)
     requests = [span_request(1, service_name=f"service {number}") for number in range(100)]
     bundle = bundle_of(TRACES, *requests)
-    assert rows_of(bundle, TRACES, Origin("s", "t", "n", 0, 0))["time"].num_chunks == 1
+    assert rows_of(bundle, TRACES, Position("s", "/n/t", 0, 0))["time"].num_chunks == 1
 
 
 def test_a_batch_has_the_columns_of_the_schema_in_its_order() -> None:

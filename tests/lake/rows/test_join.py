@@ -9,11 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.lake.rows import Origin, groups, row_batches, rows_of
+from penstock.lake.rows import groups, row_batches, rows_of
 from penstock.lake.rows.join import join
 from penstock.lake.schemas import TABLES, table_of
 from penstock.model import slots
 from penstock.model.bundle import Bundle
+from penstock.model.positions import Position
 from penstock.otel import Signal
 from tests.lake.rows.comparable import ORIGIN, comparable, through_segment
 from tests.lake.rows.samples import attribute_table, span_bundle, span_request
@@ -22,7 +23,7 @@ from tests.otel.strategies import requests
 
 SIGNALS = pytest.mark.parametrize("signal", Signal, ids=lambda signal: signal.value)
 TRACES = Signal.TRACES
-Stored = list[tuple[Bundle, Origin]]
+Stored = list[tuple[Bundle, Position]]
 
 
 def stored(bundles: Iterable[Bundle]) -> Stored:
@@ -110,7 +111,7 @@ def test_partitions_and_topics_are_kept_apart() -> None:
     """Every row says where it came from."""
     bundle = span_bundle([0], [(0, "a", "x")])
     named = [("s", "t", 0), ("s", "t", 1), ("s", "u", 1), ("r", "u", 1)]
-    places = [Origin(source, topic, "n", number, 5) for source, topic, number in named]
+    places = [Position(source, f"/n/{topic}", number, 5) for source, topic, number in named]
     batches = list(row_batches([(bundle, place) for place in places], TRACES))
     rows = [row for batch in batches for row in batch.to_pylist()]
     found = [(row["_source"], row["_topic"], row["_topic_partition"]) for row in rows]

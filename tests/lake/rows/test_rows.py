@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.lake.rows import Origin, rows_of
+from penstock.lake.rows import rows_of
 from penstock.model.bundle import Bundle
+from penstock.model.positions import Position
 from penstock.otel import Signal
 from tests.lake.rows.comparable import ORIGIN, check, through_segment
 from tests.otel.samples import bundle_of, full_request
@@ -46,7 +47,7 @@ def test_a_sealed_segment_gives_the_same_rows(signal: Signal, data: st.DataObjec
     for pair, stored in zip(
         pairs, through_segment(bundle_of(signal, *pair) for pair in pairs), strict=True
     ):
-        origin = Origin("here", "traces", "acme", 3, stored.first_offset)
+        origin = Position("here", "/acme/traces", 3, stored.first_offset)
         check(signal, stored.bundle, pair, origin)
 
 

@@ -15,14 +15,13 @@ import pyarrow.parquet as pq
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 
 from penstock.lake.positions import read_positions
-from penstock.lake.rows import Origin
 from penstock.lake.schemas import TABLES, signal_of
 from penstock.lake.settings import LakeSettings
 from penstock.lake.tables import Lake
 from penstock.log import Environment
 from penstock.log.environment import MemoryBound
 from penstock.metrics import Metrics
-from penstock.model.positions import Position
+from penstock.model.positions import Position, Reached
 from penstock.pipeline.descriptors import descriptor_rows
 from penstock.pipeline.feeds import DirectoryFeed
 from penstock.pipeline.flush import batch
@@ -30,7 +29,6 @@ from penstock.pipeline.flush.settings import FlushSettings
 from penstock.pipeline.flush.stream import claimed
 from penstock.storage import DataDirectory
 from penstock.store import Store
-from penstock.tiers import offsets
 from tests.lake.rows.comparable import comparable
 from tests.lake.rows.oracle import expected_rows
 from tests.pipeline.helpers import MORNING_NS, TRACES, WAIT_S, Data
@@ -93,7 +91,7 @@ class Sent:
             if topic.name == signal.value:
                 sent = [signal.request_class.FromString(request) for request in requests]
                 source = DataDirectory(self.data.root).identity()
-                origin = Origin(source, str(topic), topic.namespace, partition, 0)
+                origin = Position(source, str(topic), partition, 0)
                 found += expected_rows(signal, sent, origin)
         return found
 
@@ -114,14 +112,14 @@ def lake_files(data: Data, table: str) -> list[str]:
         return sorted(task.file.file_path for task in tasks)
 
 
-def positions(data: Data) -> dict[tuple[str, int], Position]:
+def positions(data: Data) -> dict[tuple[str, int], Reached]:
     """How far the lake has come, in all tables, by topic and partition."""
-    found: dict[SourcePartition, Position] = {}
+    found: dict[SourcePartition, Reached] = {}
     with opened_lake(data) as lake:
         for name in lake.names():
             table = lake.existing(name)
             found |= {} if table is None else read_positions(table)
-    return {(place.topic, place.partition): Position(*at[:2]) for place, at in found.items()}
+    return {(place.topic, place.partition): Reached(*at[:2]) for place, at in found.items()}
 
 
 def lake_rows(data: Data, table: str) -> pa.Table:
@@ -210,10 +208,7 @@ class Plain:
         self.flush, positions = claimed(data.root, lake, FlushSettings(**settings), feed)
         if given is not None:
             given.claim(positions)
-        self._positions = {
-            f"{source.topic}/{source.partition}": offsets.Position(at.segment_seq + 1, at.offset)
-            for source, at in positions.items()
-        }
+        self._positions = {place.unsourced: at for place, at in positions.items()}
         self._source = feed.segments()
         self._batches = 0
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from penstock.model.positions import Position
+from penstock.model.positions import Reached
 from penstock.pipeline.feeds import ArchiveFeed
 from penstock.storage import DataDirectory
 from tests.archive.worlds import archive_topics
@@ -47,7 +47,7 @@ def test_a_lost_lake_is_made_from_the_archive(data: Data, feed: ArchiveFeed) -> 
     shutil.rmtree(DataDirectory(data.root).partition(TRACES, 0).segments_folder)
     Plain(data, feed).run()
     assert names_in(data) == named(1, 2, 3)
-    assert positions(data)[("/default/traces", 0)] == Position(0, 3)
+    assert positions(data)[("/default/traces", 0)] == Reached(0, 3)
 
 
 def test_replay_goes_on_where_it_ended(data: Data, feed: ArchiveFeed) -> None:

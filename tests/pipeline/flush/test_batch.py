@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from penstock.lake.schemas import TABLES
 from penstock.model import Topic
 from penstock.model.errors import Fenced
-from penstock.model.positions import Position
+from penstock.model.positions import Reached
 from penstock.pipeline import feeds
 from penstock.pipeline.flush import batch
 from penstock.pipeline.flush.batch import GROUP_BYTES, _groups
@@ -103,7 +103,7 @@ def test_descriptors_may_come_in_any_order(sent: Sent) -> None:
     """Positions are those of the last segment, not of the last row."""
     sent.seal([spans(1)], [spans(2)], [spans(3)])
     Plain(sent.data).take(listed(sent.data)[::-1])
-    assert positions(sent.data) == {("/default/traces", 0): Position(2, 3)}
+    assert positions(sent.data) == {("/default/traces", 0): Reached(2, 3)}
     assert_exactly_once(sent)
 
 
@@ -118,10 +118,10 @@ def test_partitions_and_namespaces_go_on_by_themselves(sent: Sent) -> None:
     Plain(sent.data).run()
     assert_exactly_once(sent)
     assert positions(sent.data) == {
-        ("/acme/logs", 0): Position(0, 1),
-        ("/acme/traces", 0): Position(0, 1),
-        ("/default/traces", 0): Position(1, 2),
-        ("/default/traces", 1): Position(1, 2),
+        ("/acme/logs", 0): Reached(0, 1),
+        ("/acme/traces", 0): Reached(0, 1),
+        ("/default/traces", 0): Reached(1, 2),
+        ("/default/traces", 1): Reached(1, 2),
     }
 
 
@@ -314,7 +314,7 @@ def test_damaged_segment_is_set_aside_and_the_rest_goes_on(
     damaged = path.read_bytes()
     Plain(sent.data).run()
     assert names_in(sent.data) == named(1, 3)
-    assert positions(sent.data) == {("/default/traces", 0): Position(2, 3)}
+    assert positions(sent.data) == {("/default/traces", 0): Reached(2, 3)}
     path.unlink()
     aside = sent.data.root / "pipeline/aside"
     assert [each.name for each in aside.iterdir()] == [f"default.traces.0.{path.name}"]
@@ -330,7 +330,7 @@ def test_last_segment_may_be_damaged(sent: Sent) -> None:
     sent.seal([spans(1)], [spans(2)])
     flip(sent.data.segment(1), -20)
     Plain(sent.data).run()
-    assert positions(sent.data) == {("/default/traces", 0): Position(1, 1)}
+    assert positions(sent.data) == {("/default/traces", 0): Reached(1, 1)}
     assert through(sent.data) == {"/default/traces/0": 1}
     sent.data.segment(1).unlink()
     sent.data.seal([spans(3)])

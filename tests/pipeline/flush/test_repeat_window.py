@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.lake.window import in_order
-from penstock.model.positions import Position, Positions, SourcePartition
+from penstock.model.positions import Positions, Reached, SourcePartition
 from penstock.pipeline.flush import repeat_window, run_format
 from penstock.pipeline.flush.repeat_window import RepeatWindow, forget_other_tables
 from tests.pipeline.flush.test_run_format import random_keys
@@ -26,7 +26,7 @@ TRACES = SourcePartition("here", "/default/traces", 0)
 
 def at(offset: int) -> Positions:
     """A table that has come so far."""
-    return {TRACES: Position(offset, offset)}
+    return {TRACES: Reached(offset, offset)}
 
 
 def opened(folder: Path, offset: int = 10**9, most: int = 10**6) -> RepeatWindow:

@@ -11,13 +11,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from penstock.lake.layout import key_of
-from penstock.lake.rows import Origin, rows_of
+from penstock.lake.rows import rows_of
 from penstock.lake.schemas import TABLES, signal_of
 from penstock.lake.settings import LakeSettings
 from penstock.lake.tables import Lake
 from penstock.lake.target import Target
 from penstock.model import slots
 from penstock.model.bundle import Bundle
+from penstock.model.positions import Position
 from penstock.model.slots import RAW_TRACES
 from penstock.otel import Signal
 from penstock.pipeline.flush import task
@@ -269,7 +270,7 @@ def point_offsets(good: Sequence[Bundle]) -> list[int]:
     """The offset of each data point; the bad bundle is at 3."""
     found = []
     for offset, bundle in zip((0, 1, 2, 4, 5, 6), good, strict=True):
-        origin = Origin("here", "/default/metrics", "default", 0, offset)
+        origin = Position("here", "/default/metrics", 0, offset)
         found += rows_of(bundle, Signal.METRICS, origin)["_offset"].to_pylist()
     return found
 

@@ -1,6 +1,5 @@
 """Bundles become rows of the lake's tables, without a loop over them.
 
-    Origin        where a bundle was stored
     rows_of       the rows of a bundle
     row_batches   the rows of many, quicker, in batches that are never large
 
@@ -13,11 +12,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from penstock.lake.rows.origin import Origin as Origin
     from penstock.lake.rows.rows import row_batches as row_batches
     from penstock.lake.rows.rows import rows_of as rows_of
 
-_HOMES = {"Origin": "origin", "row_batches": "rows", "rows_of": "rows"}
+_HOMES = {"row_batches": "rows", "rows_of": "rows"}
 __all__ = list(_HOMES)
 
 

@@ -7,23 +7,24 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from penstock.lake.rows.join import can_join, join
+from penstock.lake.rows.origin import offsets
 from penstock.lake.rows.tables import Tables
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from penstock.lake.rows.origin import Origin
     from penstock.model.bundle import Bundle
+    from penstock.model.positions import Position
 
 GROUP_RECORDS: Final = 16_384
 GROUP_BYTES: Final = 64 * 1024 * 1024
 """Bundles are joined up to so much, dictionaries counted in each that has them."""
 GROUP_BUNDLES: Final = 4096
 
-Group = list[tuple["Bundle", "Origin"]]
+Group = list[tuple["Bundle", "Position"]]
 
 
-def groups(bundles: Iterable[tuple[Bundle, Origin]], root_slot: int) -> Iterator[Group]:
+def groups(bundles: Iterable[tuple[Bundle, Position]], root_slot: int) -> Iterator[Group]:
     """All bundles in order, those together that may be joined."""
     group: Group = []
     records = size = 0
@@ -49,8 +50,8 @@ def joined_tables(group: Group, root_slot: int) -> Tables | None:
     joined = join([bundle for bundle, _ in present]) if present else None
     if joined is None:
         return None
-    offsets = [origin.offsets(bundle, bundle[root_slot].num_rows) for bundle, origin in present]
-    return Tables(joined, present[0][1], pa.concat_arrays(offsets), None)
+    found = [offsets(origin, bundle, bundle[root_slot].num_rows) for bundle, origin in present]
+    return Tables(joined, present[0][1], pa.concat_arrays(found), None)
 
 
 def _records(bundle: Bundle, root_slot: int) -> int:
@@ -62,5 +63,5 @@ def _size(bundle: Bundle) -> int:
     return sum(table.get_total_buffer_size() for table in bundle.slots.values())
 
 
-def _belong_together(last: tuple[Bundle, Origin], new: tuple[Bundle, Origin]) -> bool:
-    return last[1].is_beside(new[1]) and can_join(last[0]) and can_join(new[0])
+def _belong_together(last: tuple[Bundle, Position], new: tuple[Bundle, Position]) -> bool:
+    return last[1].place == new[1].place and can_join(last[0]) and can_join(new[0])

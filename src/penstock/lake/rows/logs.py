@@ -11,6 +11,7 @@ from penstock.lake.rows.attributes import attributes_of
 from penstock.lake.rows.containers import container_columns
 from penstock.lake.rows.fields import Fields, days, micros, non_zero
 from penstock.lake.rows.ids import hex_ids
+from penstock.lake.rows.origin import constants
 from penstock.lake.rows.values import type_codes, type_names, value_texts
 from penstock.model import slots
 from penstock.otel.records import row_ids
@@ -35,7 +36,7 @@ def log_columns(tables: Tables) -> dict[str, pa.Array]:
         **attributes_of(tables.get(slots.LOG_ATTRS), row_ids(root)).columns(),
         "dropped_attributes_count": logs.positive("dropped_attributes_count"),
         **container_columns(tables, logs),
-        **tables.origin.constants(logs.count),
+        **constants(tables.origin, logs.count),
         "_offset": tables.offsets,
     }
 

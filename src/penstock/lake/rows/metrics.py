@@ -9,6 +9,7 @@ import pyarrow.compute as pc
 
 from penstock.lake.rows.containers import container_columns
 from penstock.lake.rows.fields import Fields, named
+from penstock.lake.rows.origin import constants
 from penstock.lake.rows.points import point_columns
 from penstock.model import slots
 from penstock.otel.columns import plain
@@ -47,7 +48,7 @@ def metric_columns(tables: Tables) -> Iterator[dict[str, pa.Array]]:
             yield {
                 **{name: _gathered(array, metric) for name, array in metrics.items()},
                 **point_columns(tables, slot),
-                **tables.origin.constants(points.num_rows),
+                **constants(tables.origin, points.num_rows),
             }
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -15,45 +14,28 @@ from penstock.otel.lists import from_zero
 
 if TYPE_CHECKING:
     from penstock.model.bundle import Bundle
+    from penstock.model.positions import Position
 
 
-@dataclass(frozen=True, slots=True)
-class Origin:
-    """The place of a bundle: the partition of a topic, and the offset of its first message."""
+def constants(origin: Position, count: int) -> dict[str, pa.Array]:
+    """The columns that are the same in every row of a partition."""
+    source = pa.scalar(origin.source or None, pa.string())
+    return {
+        "_source": pa.repeat(source, count),
+        "namespace": pa.repeat(pa.scalar(origin.place.namespace), count),
+        "_topic": pa.repeat(pa.scalar(origin.topic), count),
+        "_topic_partition": pa.repeat(pa.scalar(origin.partition, pa.int32()), count),
+    }
 
-    source: str
-    """Who gave the offsets, see `model.positions`."""
-    topic: str
-    namespace: str
-    partition: int
-    first_offset: int
 
-    def after(self, messages: int) -> Origin:
-        """The place so many messages further on."""
-        return replace(self, first_offset=self.first_offset + messages)
-
-    def is_beside(self, other: Origin) -> bool:
-        """Whether both are places in the same partition of a topic."""
-        return replace(self, first_offset=other.first_offset) == other
-
-    def constants(self, count: int) -> dict[str, pa.Array]:
-        """The columns that are the same in every row."""
-        source = pa.scalar(self.source or None, pa.string())
-        return {
-            "_source": pa.repeat(source, count),
-            "namespace": pa.repeat(pa.scalar(self.namespace), count),
-            "_topic": pa.repeat(pa.scalar(self.topic), count),
-            "_topic_partition": pa.repeat(pa.scalar(self.partition, pa.int32()), count),
-        }
-
-    def offsets(self, bundle: Bundle, count: int) -> pa.Array:
-        """The offset of the message that each of the `count` root records came in."""
-        first = pa.scalar(self.first_offset, pa.int64())
-        table = bundle.get(MESSAGE_RECORDS)
-        if table is None:
-            return pa.repeat(first, count)
-        ends = pc.cumulative_sum(plain(table.column("records")).cast(pa.int64()))
-        if (ends[-1].as_py() if len(ends) else 0) != count:
-            raise InvalidBundle(f"{count} records are not as many as its messages have")
-        messages = pa.ListArray.from_arrays(from_zero(ends), numbers(count, pa.int32()))
-        return pc.add(pc.list_parent_indices(messages), first)
+def offsets(origin: Position, bundle: Bundle, count: int) -> pa.Array:
+    """The offset of the message that each of the `count` root records of a bundle came in."""
+    first = pa.scalar(origin.offset, pa.int64())
+    table = bundle.get(MESSAGE_RECORDS)
+    if table is None:
+        return pa.repeat(first, count)
+    ends = pc.cumulative_sum(plain(table.column("records")).cast(pa.int64()))
+    if (ends[-1].as_py() if len(ends) else 0) != count:
+        raise InvalidBundle(f"{count} records are not as many as its messages have")
+    messages = pa.ListArray.from_arrays(from_zero(ends), numbers(count, pa.int32()))
+    return pc.add(pc.list_parent_indices(messages), first)

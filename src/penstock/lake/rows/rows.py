@@ -22,20 +22,20 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from penstock.lake.rows.groups import Group
-    from penstock.lake.rows.origin import Origin
     from penstock.model.bundle import Bundle
+    from penstock.model.positions import Position
 
 Columns = dict[str, pa.Array]
 
 
-def rows_of(bundle: Bundle, signal: Signal, origin: Origin) -> pa.Table:
+def rows_of(bundle: Bundle, signal: Signal, origin: Position) -> pa.Table:
     """The rows of one bundle, as `row_batches` gives them."""
     schema = TABLES[table_of(signal)]
     return pa.Table.from_batches(_of_one(bundle, signal, origin, schema), schema)
 
 
 def row_batches(
-    bundles: Iterable[tuple[Bundle, Origin]],
+    bundles: Iterable[tuple[Bundle, Position]],
     signal: Signal,
     schema: pa.Schema | None = None,
     fault: Callable[[InvalidBundle], None] | None = None,
@@ -78,7 +78,7 @@ def _joined_columns(group: Group, signal: Signal) -> list[Columns] | None:
 
 
 def _of_one(
-    bundle: Bundle, signal: Signal, origin: Origin, schema: pa.Schema
+    bundle: Bundle, signal: Signal, origin: Position, schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
     try:
         if signal.root_slot in bundle:
@@ -87,7 +87,7 @@ def _of_one(
         if signal.raw_slot in bundle:
             yield from _of_requests(bundle[signal.raw_slot], signal, origin, schema)
     except (InvalidBundle, KeyError, pa.ArrowException) as error:
-        reason = f"the bundle at offset {origin.first_offset} has no rows: {error}"
+        reason = f"the bundle at offset {origin.offset} has no rows: {error}"
         raise InvalidBundle(reason) from error
 
 
@@ -107,7 +107,7 @@ def _cut(columns: Iterable[Columns], schema: pa.Schema) -> Iterator[pa.RecordBat
 
 
 def _of_requests(
-    table: pa.RecordBatch, signal: Signal, origin: Origin, schema: pa.Schema
+    table: pa.RecordBatch, signal: Signal, origin: Position, schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
     messages = table.column("data").to_pylist()
     for message in messages:

@@ -12,6 +12,7 @@ from penstock.lake.rows.attributes import attributes_of
 from penstock.lake.rows.containers import container_columns
 from penstock.lake.rows.fields import Fields, days, micros, named, nanos, null_unless
 from penstock.lake.rows.ids import hex_ids
+from penstock.lake.rows.origin import constants
 from penstock.lake.rows.parents import child_lists
 from penstock.lake.schemas import EVENT, LINK
 from penstock.model import slots
@@ -58,7 +59,7 @@ def span_columns(tables: Tables) -> dict[str, pa.Array]:
         "dropped_events_count": spans.positive("dropped_events_count"),
         "dropped_links_count": spans.positive("dropped_links_count"),
         **container_columns(tables, spans),
-        **tables.origin.constants(spans.count),
+        **constants(tables.origin, spans.count),
         "_offset": tables.offsets,
     }
 

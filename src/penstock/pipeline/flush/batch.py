@@ -26,7 +26,7 @@ from penstock.lake.schemas import TABLES, table_of
 from penstock.lake.tables import Lake
 from penstock.lake.target import Target
 from penstock.lake.window import Window
-from penstock.model.positions import Position, of_sources
+from penstock.model.positions import Reached, of_sources
 from penstock.model.units import DAY_S
 from penstock.pipeline.descriptors import segments_of
 from penstock.pipeline.flush.ending import Ending
@@ -120,7 +120,7 @@ class Flush:
     def _take(self, described: DataFrame, number: int) -> None:
         started = time.monotonic()
         listed = map(self.feed.identified, _segments(described))
-        segments = [each for each in listed if each.signal and each.source in self.sources]
+        segments = [each for each in listed if each.signal and each.place.source in self.sources]
         plans = [plan for plan in map(partial(self._plan, segments), TABLES) if plan.is_new]
         written = self._write(described.sparkSession, plans)
         reports = [self._finish(plan, written[plan.table]) for plan in plans]
@@ -132,12 +132,12 @@ class Flush:
 
     def acknowledge(self) -> None:
         """Lets go of every segment that the lake has."""
-        positions: dict[SourcePartition, Position] = {}
+        positions: dict[SourcePartition, Reached] = {}
         for table in self._tables.values():
             positions |= self._read(table)
         self.feed.acknowledge(positions)
 
-    def _read(self, table: Table) -> dict[SourcePartition, Position]:
+    def _read(self, table: Table) -> dict[SourcePartition, Reached]:
         return of_sources(read_positions(table), self.sources)
 
     # --- planning ------------------------------------------------------------------------------
@@ -272,19 +272,19 @@ def _leave_imports_alone() -> None:
 
 def _positions_after(
     start: Positions, segments: Iterable[Segment], *, numbered: bool
-) -> dict[SourcePartition, Position]:
+) -> dict[SourcePartition, Reached]:
     """Damaged segments do not say where they end; the next one does."""
     end = dict(start)
     for segment in segments:
-        before = end.get(segment.place, Position(0, 0))
+        before = end.get(segment.place, Reached(0, 0))
         offset = max(before.offset, segment.end_offset or 0)
         if numbered:
             seq = max(before.segment_seq, segment.segment_seq)
             sealed_at_ns = max(before.sealed_at_ns or 0, segment.sealed_at_ns) or None
             seals = seals_after(before.seals, segment)
-            end[segment.place] = Position(seq, offset, sealed_at_ns, seals)
+            end[segment.place] = Reached(seq, offset, sealed_at_ns, seals)
         else:
-            end[segment.place] = Position(before.segment_seq, offset)
+            end[segment.place] = Reached(before.segment_seq, offset)
     return end
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import json
 import logging
 import shutil
 from dataclasses import replace
@@ -25,6 +24,7 @@ from penstock.model.positions import of_sources
 from penstock.pipeline.feeds import DirectoryFeed
 from penstock.pipeline.flush.batch import Flush
 from penstock.pipeline.flush.ending import Ending
+from penstock.pipeline.offsets import offsets_of
 from penstock.storage.files import LocalFiles
 from penstock.storage.scratch import Scratch
 from penstock.tiers.adoption import adopted
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from penstock.lake.commit import Adoption
     from penstock.lake.settings import LakeSettings
-    from penstock.model.positions import Position, SourcePartition
+    from penstock.model.positions import Reached, SourcePartition
     from penstock.pipeline.feeds import Feed
     from penstock.pipeline.flush.settings import FlushSettings
 
@@ -89,7 +89,7 @@ def start_flush(
         spark.readStream.format("penstock")
         .options(**feed.options)
         .option("rows", "descriptors")
-        .option("startingOffsets", _starting_offsets(positions) if feed.goes_on else "earliest")
+        .option("startingOffsets", offsets_of(positions) if feed.goes_on else "earliest")
         .option("maxBytesPerTrigger", str(settings.batch_bytes))
     )
     if not once:
@@ -128,10 +128,10 @@ def java_lives() -> Iterator[None]:
 
 def claimed(
     data_dir: Path, lake: LakeSettings, settings: FlushSettings, feed: Feed | None = None
-) -> tuple[Flush, dict[SourcePartition, Position]]:
+) -> tuple[Flush, dict[SourcePartition, Reached]]:
     """The only writer of the feed's sources from now on, and where it goes on."""
     feed = feed or DirectoryFeed(data_dir)
-    positions: dict[SourcePartition, Position] = {}
+    positions: dict[SourcePartition, Reached] = {}
     epochs = {}
     sources, adopt = feed.sources(), feed.adoption(lake)
     with Lake.open(lake) as opened:
@@ -150,25 +150,12 @@ def claimed(
 
 def _going_on(
     table: Table, sources: frozenset[str], adopt: Adoption | None
-) -> dict[SourcePartition, Position]:
+) -> dict[SourcePartition, Reached]:
     """Where a claim would find the sources."""
     found = read_positions(table)
     if adopt is not None:
         found = adopted(found, read_epochs(table), adopt)
     return of_sources(found, sources)
-
-
-def _starting_offsets(positions: dict[SourcePartition, Position]) -> str:
-    """As the format reads them: where to go on, not where one is."""
-    return json.dumps(
-        {
-            f"{place.topic}/{place.partition}": {
-                "segment_seq": position.segment_seq + 1,
-                "offset": position.offset,
-            }
-            for place, position in positions.items()
-        }
-    )
 
 
 def _new_checkpoint(data_dir: Path) -> str:
