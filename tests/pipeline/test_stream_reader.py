@@ -135,7 +135,11 @@ def test_new_partition_is_read_from_its_first_segment() -> None:
     start = reader.initialOffset()
     listing.segments += [segment(3, key=OTHER), segment(4, key=OTHER)]
     end = reader.latestOffset(start, EVERYTHING)
-    assert end[OTHER] == {"segment_seq": 5, "offset": 50, "first": {"segment_seq": 3, "offset": 30}}
+    assert end[str(OTHER)] == {
+        "segment_seq": 5,
+        "offset": 50,
+        "first": {"segment_seq": 3, "offset": 30},
+    }
     listing.segments.append(segment(5, key=OTHER))
     assert read(stream(listing), start, end) == [(0, 0), (1, 3), (1, 4)]
     assert read(stream(listing), end, stream(listing).latestOffset(end, EVERYTHING)) == [(1, 5)]

@@ -110,8 +110,8 @@ def test_container_ids_beyond_those_of_a_bundle_are_not_joined() -> None:
 def test_partitions_and_topics_are_kept_apart() -> None:
     """Every row says where it came from."""
     bundle = span_bundle([0], [(0, "a", "x")])
-    named = [("s", "t", 0), ("s", "t", 1), ("s", "u", 1), ("r", "u", 1)]
-    places = [Position(source, f"/n/{topic}", number, 5) for source, topic, number in named]
+    named = [("s", "/n/t", 0), ("s", "/n/t", 1), ("s", "/n/u", 1), ("r", "/n/u", 1)]
+    places = [Position(source, topic, number, 5) for source, topic, number in named]
     batches = list(row_batches([(bundle, place) for place in places], TRACES))
     rows = [row for batch in batches for row in batch.to_pylist()]
     found = [(row["_source"], row["_topic"], row["_topic_partition"]) for row in rows]
