@@ -9,7 +9,7 @@ import pytest
 from penstock.model.errors import Fenced
 from penstock.queue import Consumer
 from tests.cli.running import run
-from tests.cli.test_pipeline import data, session, warm
+from tests.cli.test_pipeline import data, warm
 from tests.pipeline.flush.helpers import names_in
 from tests.pipeline.flush.test_archive import archive, feed
 from tests.pipeline.flush.test_queue import Queue, queue
@@ -18,7 +18,7 @@ from tests.pipeline.helpers import TRACES, Data, named, spans
 if TYPE_CHECKING:
     from penstock.pipeline.feeds import ArchiveFeed
 
-__all__ = ["data", "feed", "queue", "session", "warm"]
+__all__ = ["data", "feed", "queue", "warm"]
 pytestmark = pytest.mark.usefixtures("warm")
 
 

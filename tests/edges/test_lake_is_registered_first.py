@@ -10,8 +10,8 @@ import pytest
 
 from penstock.client import RemoteSubscriber
 from penstock.otel import Signal
+from tests.cli.conftest import session, warm
 from tests.cli.running import run
-from tests.cli.test_pipeline import session, warm
 from tests.patience import until
 from tests.server.running import Server, serving
 from tests.server.samples import traces

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock.otel import Signal
+from tests.cli.conftest import session, warm
 from tests.cli.running import run
-from tests.cli.test_pipeline import session, warm
 from tests.edges.lake_v1 import HOT, IN_LAKE, SEALED, spans, unpacked
 from tests.server.running import serving
 

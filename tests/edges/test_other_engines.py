@@ -21,8 +21,8 @@ from penstock.lake.settings import LakeSettings
 from penstock.lake.tables import Lake
 from penstock.lake.target import Target
 from penstock.storage import DataDirectory
+from tests.cli.conftest import session, warm
 from tests.cli.running import run
-from tests.cli.test_pipeline import session, warm
 from tests.lake.helpers import Flush, span, spans
 from tests.lake.java_tables import java_lake, metadata_of
 

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock.otel import Signal
+from tests.cli.conftest import session, warm
 from tests.cli.running import run
-from tests.cli.test_pipeline import data, session, warm
+from tests.cli.test_pipeline import data
 from tests.pipeline.flush.test_archive import archive, feed
 from tests.pipeline.helpers import TRACES, Data, named, spans
 from tests.server.running import serving

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from penstock.otel import Signal
+from tests.cli.conftest import session, warm
 from tests.cli.running import Answer, finish, run, start
-from tests.cli.test_pipeline import session, warm
 from tests.patience import PATIENCE_S, until
 from tests.server.running import serving
 from tests.server.samples import traces
