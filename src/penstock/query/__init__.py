@@ -1,5 +1,8 @@
 """One question over hot, warm and cold.
 
+Comes in: a statement, and who asks. Goes out: rows, each once, or an error that names what is
+missing.
+
 The statement:
     tree          as DuckDB parses it
     statements    what may be asked
@@ -8,16 +11,9 @@ The statement:
     conditions    which times and traces it can want
     dialect       functions by the names that ClickHouse has for them
 
-The tiers:
-    tiers         what each has at one moment, each row in one of them
-    hot, tails    the log's tail, decoded, from its files or a server that runs; and remembered
-    opening, warm, segments, pieces    sealed segments, decoded as far as needed, and remembered
-    cold, files, pruning    files of the lake: which of them, and whose rows
-    bloom, filters    which files may have a trace
-
-Each row once:
-    repeats       fresh rows that an older tier has
-    doubles       spans that are in two files of the lake
+The rows, which `penstock.tiers` finds:
+    cold, files, shapes, declared    files of the lake as SQL, and whose rows
+    pruning       which files and rows cannot be in the answer
 
 The answer:
     database      DuckDB, shut off from everything but the files that it was made for
@@ -25,7 +21,4 @@ The answer:
     engine        asks, and asks again without files that cannot be read
     unreadable, deadline    which files those are; how long it may take
     results       rows as people and programs want them
-
-For others:
-    shares        a table over all tiers in shares, as Spark reads it
 """
