@@ -4,8 +4,9 @@ In come the messages of an open log, once they are durable; out go objects of co
 a descriptor of each in the metadata store, by which it is found.
 
     format                    the object, its descriptor, the uploader's checkpoint
-    catalog, objects          where the parts of an archive are, and what there is; their names
+    catalog, objects          where the parts of an archive are; what the objects' names say
     identity, claim           both halves belong together, and to one owner at a time
+    contents                  what is there, described or not: for all who read or count
     sources, encoder, carrier    a range of the log, on its way to an object
     uploader, upkeep          one object after the other; what may go
     archiving                 all of that for the stores of a server
@@ -21,7 +22,7 @@ from penstock.lazy import lazily
 
 if TYPE_CHECKING:
     from penstock.archive.archiving import Archiver, Archiving
-    from penstock.archive.catalog import Catalog, archived_partitions, catalogs
+    from penstock.archive.catalog import Catalog, archived_partitions
     from penstock.archive.format import Descriptor
     from penstock.archive.reader import ArchiveReader, read_object
     from penstock.archive.settings import DEFAULT_ROOT, ArchiveSettings
@@ -34,7 +35,7 @@ else:
         __name__,
         {
             "archiving": "Archiver Archiving",
-            "catalog": "Catalog archived_partitions catalogs",
+            "catalog": "Catalog archived_partitions",
             "format": "Descriptor",
             "reader": "ArchiveReader read_object",
             "settings": "DEFAULT_ROOT ArchiveSettings",
@@ -57,7 +58,6 @@ __all__ = [
     "TieredReader",
     "Uploader",
     "archived_partitions",
-    "catalogs",
     "read_object",
     "verify_archive",
 ]

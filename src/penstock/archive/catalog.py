@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import copy
 from typing import TYPE_CHECKING
 
-from penstock.archive.format import decode_descriptor
+from penstock.archive.format import decode_descriptor, encode_descriptor
 from penstock.archive.settings import DEFAULT_ROOT
 from penstock.model.errors import InvalidTopic
 from penstock.model.topics import Topic, decode_part, encode_part
-from penstock.storage.metadata.format import decode_beat, decode_holder
+from penstock.storage.metadata.model import Entry
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from penstock.archive.format import Descriptor
-    from penstock.storage.metadata import Entry, Metadata
+    from penstock.storage.metadata import Metadata
     from penstock.storage.objects import ObjectStore
 
 _PAGE = 64
@@ -40,6 +42,15 @@ class Catalog:
         self.topic = topic
         self.partition = partition
         self.path = topic_path(root, topic, partition)
+        self._more: list[Entry] = []
+
+    def completed(self, more: Sequence[Descriptor]) -> Catalog:
+        """The same with descriptors that the metadata lack; they stand behind its newest."""
+        found = copy.copy(self)
+        found._more = [  # noqa: SLF001 - its own
+            Entry(self.descriptor_key(one.start_offset), encode_descriptor(one), 0) for one in more
+        ]
+        return found
 
     @property
     def lease_name(self) -> str:
@@ -106,22 +117,21 @@ class Catalog:
         limit: int | None = None,
         newest_first: bool = False,
     ) -> list[Entry]:
-        return await self.metadata.range(
-            self.objects_prefix,
-            start=self.descriptor_key(start),
-            end=None if end is None else self.descriptor_key(end),
-            limit=limit,
-            newest_first=newest_first,
+        low = self.descriptor_key(start)
+        high = self.descriptor_key(end) if end is not None else self.objects_prefix + _LAST
+        found = await self.metadata.range(
+            self.objects_prefix, start=low, end=high, limit=limit, newest_first=newest_first
         )
+        if not self._more:
+            return found
+        more = [one for one in await self._behind() if low <= one.key < high]
+        return ([*more[::-1], *found] if newest_first else [*found, *more])[:limit]
 
-
-async def catalogs(
-    objects: ObjectStore, metadata: Metadata, *, root: str = DEFAULT_ROOT
-) -> list[Catalog]:
-    """Every partition that the archive has descriptors of, by topic and number."""
-    places = await archived_partitions(metadata, root)
-    found = [Catalog(objects, metadata, *place, root=root) for place in places]
-    return [one for one in found if await one.first() is not None]
+    async def _behind(self) -> list[Entry]:
+        """Of the descriptors that were lacking, those that still do: others have come since."""
+        last = await self.metadata.range(self.objects_prefix, limit=1, newest_first=True)
+        end = decode_descriptor(last[0].data).end_offset if last else 0
+        return [one for one in self._more if one.key >= self.descriptor_key(end)]
 
 
 async def archived_partitions(
@@ -167,50 +177,3 @@ def topic_path(root: str, topic: Topic, partition: int) -> str:
 
 
 # --- at a glance -------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class ArchiveStatus:
-    """The archive of one topic partition."""
-
-    topic: str
-    partition: int
-    start_offset: int
-    end_offset: int
-    objects: int
-    messages: int
-    bytes: int
-    owner: str | None
-    """Who has the topic; None where it was given back, or nobody ever had it."""
-    epoch: int
-    last_object_at: str | None
-
-
-async def archive_status(catalog: Catalog) -> ArchiveStatus:
-    """What is there at a glance: asks the metadata only, and reads no object."""
-    descriptors = await catalog.all()
-    holder = await catalog.metadata.get(catalog.lease_name)
-    beat = await catalog.metadata.get(f"{catalog.lease_name}/beat")
-    lease = decode_holder(holder.data) if holder is not None else None
-    released = beat is None or decode_beat(beat.data).released
-    return ArchiveStatus(
-        topic=str(catalog.topic),
-        partition=catalog.partition,
-        start_offset=descriptors[0].start_offset if descriptors else 0,
-        end_offset=descriptors[-1].end_offset if descriptors else 0,
-        objects=len(descriptors),
-        messages=sum(one.messages for one in descriptors),
-        bytes=sum(one.size for one in descriptors),
-        owner=None if lease is None or released else lease.owner,
-        epoch=lease.epoch if lease is not None else 0,
-        last_object_at=descriptors[-1].created_at if descriptors else None,
-    )
-
-
-async def all_statuses(objects: ObjectStore, metadata: Metadata, root: str) -> list[ArchiveStatus]:
-    """Of every partition."""
-    places = await archived_partitions(metadata, root)
-    return [
-        await archive_status(Catalog(objects, metadata, topic, number, root=root))
-        for topic, number in places
-    ]

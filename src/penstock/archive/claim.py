@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import logging
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from penstock.archive import format as fmt
 from penstock.archive.identity import establish, identity_key, marked
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 
 _LOG = logging.getLogger(__name__)
+_REMEDY: Final = "put the topic's folder aside, and the topic goes on behind the archive"
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +121,7 @@ class _Finding:
         self._is_known = False
         self._has_answered = True
         self._has_objects = False
+        self._has_successor = False
         self._chain: list[StoredObject] = []
         self.newest_epoch = 0
 
@@ -133,7 +135,8 @@ class _Finding:
 
     async def look(self) -> None:
         """At the metadata, then at the objects' names."""
-        self._is_known = await self._catalog.metadata.get(identity_key(self._catalog)) is not None
+        known = await self._catalog.metadata.get(identity_key(self._catalog))
+        self._is_known = known is not None
         self._last = await self._catalog.last()
         try:
             stored = [one async for one in undescribed(self._catalog, self._last)]
@@ -149,6 +152,8 @@ class _Finding:
         mark = await marked(self._catalog)
         epochs = [one.epoch for one in stored] + ([mark.epoch] if mark is not None else [])
         self.newest_epoch = max(epochs, default=0)
+        if known is not None and mark is not None:
+            self._has_successor = mark.identity != known.data.decode(errors="replace")
         self._chain = choose(stored, self._last.end_offset if self._last is not None else 0)
 
     async def check(self) -> None:
@@ -157,6 +162,12 @@ class _Finding:
         if disk is None:
             return
         check_belongs(self._last, disk.log_id, disk.start_offset, disk.end_offset)
+        if self._has_successor:
+            # Its log goes on by itself: what it acknowledges stays in it, and none of its objects
+            # is ever taken for the successor's. The uploader says so on /healthz.
+            text = "%s is opened without its archive: another server went on with that"
+            _LOG.warning(text, self._catalog.topic)
+            return
         suspects = [one for one in self._chain if self._is_suspect(one, disk)]
         if not suspects:
             return
@@ -219,7 +230,9 @@ def check_belongs(
         return
     if str(log_id) != last.log_id and first_offset < last.end_offset:
         text = f"the archive holds offsets to {last.end_offset} of log {last.log_id}"
-        raise ArchiveConflict(f"{text}, and log {log_id} begins at {first_offset} with others")
+        text = f"{text}, and log {log_id} begins at {first_offset} with others"
+        raise ArchiveConflict(f"{text}: {_REMEDY}")
     if end_offset < last.end_offset:
         text = f"the log ends at offset {end_offset}, its archive at {last.end_offset}"
-        raise ArchiveConflict(f"{text}: the log would give out offsets a second time")
+        text = f"{text}: the log would give out offsets a second time"
+        raise ArchiveConflict(f"{text}; {_REMEDY}")

@@ -54,12 +54,19 @@ async def establish(catalog: Catalog, lease: Lease) -> Mark:
         mark = await take_over(catalog, lease)
         await lease.commit({identity_key(catalog): mark.identity.encode()})
         return mark
-    found = await marked(catalog)
-    if found is None or found.identity != entry.data.decode():
-        text = f"{catalog.path}: the metadata is of archive {entry.data.decode()}"
-        other = found.identity if found is not None else "none"
-        raise ArchiveConflict(f"{text}, the objects are of {other}: another server went on with it")
+    found = check_halves(catalog, entry.data, await marked(catalog))
     _check_not_later(found, catalog, lease)
+    return found
+
+
+def check_halves(catalog: Catalog, known: bytes, found: Mark | None) -> Mark:
+    """What the objects say, where it is what the metadata know; else ArchiveConflict."""
+    text = f"{catalog.path}: the metadata is of archive {known.decode(errors='replace')}"
+    if found is None:
+        raise ArchiveConflict(f"{text}, the objects are of none: is it the right store?")
+    if found.identity != known.decode(errors="replace"):
+        text = f"{text}, the objects are of {found.identity}: another server went on with it"
+        raise ArchiveConflict(f"{text}, and its metadata say what is there")
     return found
 
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from penstock.archive.format import object_id, parse_object_id
-from penstock.model.errors import ArchiveConflict
+from penstock.model.errors import ArchiveConflict, InvalidTopic
+from penstock.model.topics import Topic, decode_part
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
@@ -52,6 +53,30 @@ async def stored_objects(catalog: Catalog, after: str | None = None) -> AsyncIte
         parsed = parse_object_id(info.key.removeprefix(catalog.objects_prefix))
         if parsed is not None:
             yield StoredObject(*parsed, info)
+
+
+async def archive_objects(
+    objects: ObjectStore, root: str
+) -> dict[tuple[Topic, int], list[ObjectInfo]]:
+    """The objects of archives, by partition; names of other kinds are passed over."""
+    found: dict[tuple[Topic, int], list[ObjectInfo]] = defaultdict(list)
+    prefix = f"{root}/storage/topics/"
+    async for info in objects.list(prefix):
+        place = _place(info.key.removeprefix(prefix).split("/"))
+        if place is not None:
+            found[place].append(info)
+    return dict(found)
+
+
+def _place(parts: list[str]) -> tuple[Topic, int] | None:
+    """`<ns>/<topic>[/partitions/<n>]/objects/e<epoch>/data-….frames`."""
+    if parse_object_id("/".join(parts[-2:])) is None or len(parts) not in (5, 7):
+        return None
+    try:
+        topic = Topic(decode_part(parts[0]), decode_part(parts[1]))
+        return topic, int(parts[3]) if len(parts) == 7 else 0
+    except (InvalidTopic, ValueError):
+        return None
 
 
 async def has_any(objects: ObjectStore, prefix: str) -> bool:

@@ -1,14 +1,15 @@
-"""Makes descriptors again from the objects, where the metadata was lost."""
+"""Makes descriptors again from the objects, where the metadata was lost or is an older one."""
 
 from __future__ import annotations
 
 import logging
+import sys
 from typing import TYPE_CHECKING
 
 from penstock.archive import format as fmt
 from penstock.archive.claim import acquire_later
 from penstock.archive.encoder import ObjectDecoder
-from penstock.archive.identity import identity_key, take_over
+from penstock.archive.identity import check_halves, identity_key, marked, take_over
 from penstock.archive.objects import choose, has_any, stored_objects, undescribed
 from penstock.model.errors import ArchiveConflict, Damaged, FormatError
 from penstock.storage.metadata import Leases
@@ -48,20 +49,30 @@ async def rebuild_descriptors(catalog: Catalog, lease: Lease) -> tuple[list[Desc
 
 
 async def rebuild_archive(catalog: Catalog, owner: str) -> tuple[list[Descriptor], list[str]]:
-    """The same for who has no lease of the partition: takes it for so long, or LeaseHeld."""
+    """For who has no lease of the partition: takes it for so long, or LeaseHeld.
+
+    Metadata that know the archive get what they lack behind their newest descriptor;
+    ArchiveConflict where they lack nothing, or are of another archive.
+    """
     lease = await acquire_later(catalog, Leases(catalog.metadata), owner)
     try:
+        entry = await catalog.metadata.get(identity_key(catalog))
+        if entry is not None:
+            check_halves(catalog, entry.data, await marked(catalog))
+            if made := await adopt(catalog, lease, await catalog.last(), sys.maxsize):
+                return made, []
         return await rebuild_descriptors(catalog, lease)
     finally:
         await lease.release()
 
 
-async def adopt(catalog: Catalog, lease: Lease, last: Descriptor | None, end: int) -> int:
+async def adopt(
+    catalog: Catalog, lease: Lease, last: Descriptor | None, end: int
+) -> list[Descriptor]:
     """Describes what was uploaded behind the newest descriptor and ends at `end` or before.
 
     For a log that begins at `end` and so cannot give those messages any more: an owner that lost
     its disk uploaded them and could not say so, or the metadata are older than the objects.
-    Returns how many objects it described.
     """
     behind = [one async for one in undescribed(catalog, last) if one.end_offset <= end]
     found: list[Descriptor] = []
@@ -71,7 +82,7 @@ async def adopt(catalog: Catalog, lease: Lease, last: Descriptor | None, end: in
         except FormatError as error:
             _LOG.error("%s: not in the archive: %s", catalog.topic, error)
     await _describe(catalog, lease, found)
-    return len(found)
+    return found
 
 
 async def _describe(catalog: Catalog, lease: Lease, found: Sequence[Descriptor]) -> None:

@@ -2,51 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
-from collections import defaultdict
 from typing import TYPE_CHECKING, Final
 
 from penstock.archive import format as fmt
+from penstock.archive.contents import counted
 from penstock.archive.encoder import ObjectDecoder
 from penstock.archive.identity import identity_key, marked
-from penstock.archive.objects import stored_objects
+from penstock.archive.objects import choose, stored_objects, undescribed
 from penstock.model.damage import Damage, DamageReport
-from penstock.model.errors import ArchiveConflict, FormatError, InvalidTopic, ObjectMissing
-from penstock.model.topics import Topic, decode_part
+from penstock.model.errors import ArchiveConflict, FormatError, ObjectMissing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from penstock.archive.catalog import Catalog
     from penstock.archive.format import Descriptor
-    from penstock.storage.objects import ObjectInfo, ObjectStore
+    from penstock.archive.objects import StoredObject
 
 LOST_METADATA: Final = "metadata"
 """The kind of damage that can be repaired: objects that nobody describes."""
-
-
-async def archive_objects(
-    objects: ObjectStore, root: str
-) -> dict[tuple[Topic, int], list[ObjectInfo]]:
-    """The objects of archives, by partition; names of other kinds are passed over."""
-    found: dict[tuple[Topic, int], list[ObjectInfo]] = defaultdict(list)
-    prefix = f"{root}/storage/topics/"
-    async for info in objects.list(prefix):
-        place = _place(info.key.removeprefix(prefix).split("/"))
-        if place is not None:
-            found[place].append(info)
-    return dict(found)
-
-
-def _place(parts: list[str]) -> tuple[Topic, int] | None:
-    """`<ns>/<topic>[/partitions/<n>]/objects/e<epoch>/data-….frames`."""
-    if fmt.parse_object_id("/".join(parts[-2:])) is None or len(parts) not in (5, 7):
-        return None
-    try:
-        topic = Topic(decode_part(parts[0]), decode_part(parts[1]))
-        return topic, int(parts[3]) if len(parts) == 7 else 0
-    except (InvalidTopic, ValueError):
-        return None
+_SETTLED_S: Final = 1.0
+"""An uploader describes an object sooner after it is there."""
 
 
 async def verify_archive(
@@ -59,35 +37,39 @@ async def verify_archive(
     `size`, `header`, `block`, `checksum`, `lost`.
     """
     report = DamageReport(url, archives=1)
-    await _check_identity(catalog, report)
+    is_known = await _check_identity(catalog, report)
     keys = [info.key async for info in catalog.objects.list(catalog.objects_prefix)]
     descriptors = await _descriptors(catalog, report)
     _check_order(catalog, descriptors, report)
     for descriptor in descriptors:
         await _Check(catalog, descriptor, report, progress or (lambda _: None)).run()
     known = {catalog.object_key(one.object_id) for one in descriptors}
+    if is_known:
+        known |= await _check_behind(catalog, report)
     if orphans := [key for key in keys if key not in known]:
         # Harmless: the uploader's next cleaning removes them.
-        count = "1 object" if len(orphans) == 1 else f"{len(orphans)} objects"
-        text = f"{count} without a descriptor, such as {orphans[0]}"
+        text = f"{counted(len(orphans))} without a descriptor, such as {orphans[0]}"
         report.notes.append(f"{catalog.path}: {text}")
     return report
 
 
-async def _check_identity(catalog: Catalog, report: DamageReport) -> None:
+async def _check_identity(catalog: Catalog, report: DamageReport) -> bool:
+    """Whether the metadata are those of the objects."""
     where = identity_key(catalog)
     try:
         mark = await marked(catalog)
     except ArchiveConflict as error:
         report.add_damage(where, 0, "identity", str(error))
-        return
+        return False
     entry = await catalog.metadata.get(identity_key(catalog))
     identity = mark.identity if mark is not None else None
     if entry is not None and identity != entry.data.decode(errors="replace"):
         text = f"the metadata is of another archive than the objects, which are of {identity}"
         report.add_damage(where, 0, "identity", text)
-    elif entry is None:
+        return False
+    if entry is None:
         await _check_forgotten(catalog, report)
+    return entry is not None
 
 
 async def _check_forgotten(catalog: Catalog, report: DamageReport) -> None:
@@ -99,9 +81,30 @@ async def _check_forgotten(catalog: Catalog, report: DamageReport) -> None:
     for one in sorted(found, key=lambda one: (one.start_offset, one.end_offset)):
         lost += max(0, one.end_offset - max(one.start_offset, position))
         position = max(position, one.end_offset)
-    count = "1 object" if len(found) == 1 else f"{len(found)} objects"
-    text = f"the metadata knows nothing of {count}; --repair describes them again"
+    text = f"the metadata knows nothing of {counted(len(found))}; --repair describes them again"
     report.add_damage(catalog.objects_prefix, 0, LOST_METADATA, text, first, lost)
+
+
+async def _check_behind(catalog: Catalog, report: DamageReport) -> set[str]:
+    """The keys of objects that go on behind the newest descriptor, and that nobody describes."""
+    found = await _behind(catalog)
+    if found:
+        await asyncio.sleep(_SETTLED_S)
+        still = {one.info.key for one in await _behind(catalog)}
+        found = [one for one in found if one.info.key in still]
+    if found:
+        first, end = found[0].start_offset, found[-1].end_offset
+        text = f"{counted(len(found))} behind the newest descriptor that the metadata lack"
+        text = f"{text}; --repair describes them"
+        report.add_damage(found[0].info.key, 0, LOST_METADATA, text, first, end - first)
+    return {one.info.key for one in found}
+
+
+async def _behind(catalog: Catalog) -> list[StoredObject]:
+    descriptors = await _descriptors(catalog, DamageReport(""))
+    last = descriptors[-1] if descriptors else None
+    stored = [one async for one in undescribed(catalog, last)]
+    return choose(stored, last.end_offset if last is not None else 0)
 
 
 async def _descriptors(catalog: Catalog, report: DamageReport) -> list[Descriptor]:

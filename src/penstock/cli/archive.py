@@ -49,7 +49,8 @@ def archive() -> None:
 def status(data_dir: Path, archive: ArchivePlace, as_json: bool) -> None:
     """Show what is archived of each topic, and who owns it.
 
-    Asks the metadata store; works with the server running or stopped.
+    Asks both stores; works with the server running or stopped. Objects that the metadata lack are
+    counted by their names; metadata of another archive than the objects' are refused.
 
     Example: penstock archive status --objects s3://telemetry/archive
     """
@@ -65,6 +66,7 @@ def status(data_dir: Path, archive: ArchivePlace, as_json: bool) -> None:
             for row in found
         ]
         print_table([*shown, "size", "owner"], rows)
+        _name_undescribed(found)
 
 
 @archive.command()
@@ -129,9 +131,9 @@ def rebuild(
     archive: ArchivePlace,
     as_json: bool,
 ) -> None:
-    """Describe the objects of a topic again, where the metadata store was lost.
+    """Describe the objects of a topic again, where the metadata store was lost or is an older one.
 
-    Reads every object of the topic. Changes nothing where there are descriptors already, and never
+    Reads every object that it describes. Changes nothing where all are described already, and never
     an object.
 
     Example: penstock archive rebuild --objects s3://telemetry/archive traces
@@ -158,14 +160,24 @@ def rebuild(
 
 
 async def _statuses(objects_url: str, metadata_url: str, root: str) -> list[dict[str, Any]]:
-    from penstock.archive.catalog import all_statuses
+    from penstock.archive import archived_partitions
+    from penstock.archive.contents import all_statuses
     from penstock.archive.objects import check_empty
 
-    async with archive_stores(objects_url, metadata_url, create=True) as (objects, metadata):
-        found = await all_statuses(objects, metadata, root)
-        if not found:
+    async with archive_stores(objects_url, metadata_url, lenient=True) as (objects, metadata):
+        if not await archived_partitions(metadata, root):
             await check_empty(objects, f"{root}/", objects_url, metadata_url)
-        return [asdict(one) for one in found]
+        return [asdict(one) for one in await all_statuses(objects, metadata, root)]
+
+
+def _name_undescribed(found: list[dict[str, Any]]) -> None:
+    from penstock.archive.contents import REMEDY, counted
+
+    for row in found:
+        if row["undescribed"]:
+            where = f"{row['topic']} partition {row['partition']}"
+            text = f"the metadata lack {counted(row['undescribed'])} of them"
+            say(f"{where}: {text}; {REMEDY}", err=True)
 
 
 @dataclass(frozen=True)

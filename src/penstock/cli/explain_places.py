@@ -11,7 +11,7 @@ from urllib.parse import unquote
 
 from penstock.archive import DEFAULT_ROOT
 from penstock.archive.format import decode_descriptor
-from penstock.archive.verify import archive_objects
+from penstock.archive.objects import archive_objects
 from penstock.cli.common import size_of
 from penstock.cli.object_stores import open_descriptors, open_store
 from penstock.model.errors import ObjectMissing, PenstockError

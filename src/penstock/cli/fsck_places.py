@@ -283,7 +283,7 @@ class _Objects:
         self._metadata = metadata
 
     def places(self) -> list[Place]:
-        from penstock.archive.verify import archive_objects
+        from penstock.archive.objects import archive_objects
 
         stored = self._run(archive_objects(self._objects, self._where.root))
         if self._metadata is not None:

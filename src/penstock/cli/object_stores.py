@@ -103,25 +103,33 @@ def open_store(url: str, *, create: bool = False) -> ObjectStore:
 
 def open_descriptors(url: str, *, create: bool = False) -> Metadata:
     """The metadata store at a URL; as `open_store`."""
-    from penstock.storage.metadata import open_metadata
-
     file = local_folder(url)
     if not create and file is not None and not file.is_file():
         raise PenstockError(f"there are no descriptors at {url}")
+    return _metadata(url, create=create)
+
+
+def _metadata(url: str, *, create: bool) -> Metadata:
+    from penstock.storage.metadata import open_metadata
+
     try:
-        return open_metadata(url)
+        return open_metadata(url, create=create)
     except InvalidArgument as error:
         raise click.UsageError(str(error)) from None
 
 
 @contextlib.asynccontextmanager
 async def archive_stores(
-    objects_url: str, metadata_url: str, *, create: bool = False
+    objects_url: str, metadata_url: str, *, create: bool = False, lenient: bool = False
 ) -> AsyncIterator[tuple[ObjectStore, Metadata]]:
-    """Both halves of an archive, closed in the end; with `create` made where there are none."""
-    objects = open_store(objects_url, create=create)
+    """Both halves of an archive, closed in the end; with `create` made where there are none.
+
+    With `lenient` a half that is not there is an empty one, and is not made either.
+    """
+    objects = open_store(objects_url, create=create or lenient)
     try:
-        metadata = open_descriptors(metadata_url, create=create)
+        opened = _metadata if lenient else open_descriptors
+        metadata = opened(metadata_url, create=create)
         try:
             yield objects, metadata
         finally:

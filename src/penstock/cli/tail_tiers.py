@@ -12,6 +12,7 @@ from penstock.log.survey import survey_log
 from penstock.model.errors import (
     ArchiveUnavailable,
     MetadataUnavailable,
+    ObjectsUnavailable,
     OffsetUnavailable,
     PenstockError,
 )
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from penstock.model import Topic
     from penstock.storage import Partition
     from penstock.storage.metadata import Metadata
+    from penstock.storage.objects import ObjectStore
 
 
 class PartitionReader(Protocol):
@@ -83,9 +85,10 @@ def tiered_readers(
         objects, metadata = runner.run(stack.enter_async_context(stores))
         found: list[tuple[Partition, PartitionReader]] = []
         try:
-            for one in runner.run(_partitions(metadata, data_dir, topic, number, root)):
+            stored = runner.run(_partitions(objects, metadata, data_dir, topic, number, root))
+            for one in stored:
                 catalog = Catalog(objects, metadata, topic, one.number, root=root)
-                offset = runner.run(_first_offset(catalog, one, start))
+                catalog, offset = runner.run(_first_offset(catalog, one, start))
                 reader = TieredReader(catalog, LocalFiles(), one.log_folder, offset)
                 found.append((one, TieredTail(runner, one, reader)))
             yield found
@@ -94,14 +97,20 @@ def tiered_readers(
 
 
 async def _partitions(
-    metadata: Metadata, data_dir: Path, topic: Topic, number: int | None, root: str
+    objects: ObjectStore,
+    metadata: Metadata,
+    data_dir: Path,
+    topic: Topic,
+    number: int | None,
+    root: str,
 ) -> list[Partition]:
     """Those of the data directory and those of the archive, of which either may be missing."""
-    from penstock.archive import archived_partitions
+    from penstock.archive.contents import all_partitions
 
     numbers = {one.number for one in _local_partitions(data_dir) if one.topic == topic}
-    with contextlib.suppress(MetadataUnavailable):  # reading says what is missing then
-        known = await archived_partitions(metadata, root)
+    # Reading says what is missing then.
+    with contextlib.suppress(MetadataUnavailable, ObjectsUnavailable):
+        known = await all_partitions(objects, metadata, root)
         numbers |= {each for name, each in known if name == topic}
     wanted = sorted(numbers if number is None else numbers & {number})
     if not wanted:
@@ -115,16 +124,22 @@ def _local_partitions(data_dir: Path) -> list[Partition]:
 
 async def _first_offset(
     catalog: Catalog, partition: Partition, start: int | Literal["earliest", "latest"]
-) -> int:
-    """The offset to begin with; OffsetUnavailable where it is behind all that there is."""
+) -> tuple[Catalog, int]:
+    """The offset to begin with, and the archive with all that it has, if that is asked.
+
+    OffsetUnavailable: the offset is behind all that there is.
+    """
+    from penstock.archive.contents import whole
+
     log = survey_log(LocalFiles(), partition.log_folder)
     if isinstance(start, int) and log.files and start >= log.start_offset:
-        return start  # the log says by itself whether it has it
+        return catalog, start  # the log says by itself whether it has it
     if start == "latest" and log.files:
-        return log.end_offset
+        return catalog, log.end_offset
     try:
-        return await _archived_offset(catalog, log, start)
-    except MetadataUnavailable as error:
+        catalog = await whole(catalog)
+        return catalog, await _archived_offset(catalog, log, start)
+    except (MetadataUnavailable, ObjectsUnavailable) as error:
         missing = f"offsets from {start} on" if isinstance(start, int) else "what came earlier"
         text = f"{missing} may be in an archive that does not answer: {error}"
         raise _without_archive(partition, text) from error

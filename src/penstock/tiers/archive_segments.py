@@ -6,7 +6,8 @@ import asyncio
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
-from penstock.archive.catalog import Catalog, catalogs
+from penstock.archive.catalog import Catalog
+from penstock.archive.contents import all_partitions, whole
 from penstock.archive.format import decode_descriptor, encode_descriptor
 from penstock.archive.reader import read_object
 from penstock.model.errors import (
@@ -51,7 +52,11 @@ class ArchiveSegments:
         self._root = root
 
     def since(self, positions: Positions) -> list[Segment]:
-        """Reads every descriptor."""
+        """Reads every descriptor, and each object that has none: nothing is left out.
+
+        ArchiveConflict: the metadata are not those of the objects. InvalidArgument: there is
+        nothing in either store.
+        """
         listed = asyncio.run(self._listed())
         return [each for each in listed if not _is_before(each, positions)]
 
@@ -91,9 +96,14 @@ class ArchiveSegments:
     async def _listed(self) -> list[Segment]:
         objects, metadata = self._stores()
         try:
-            found = await catalogs(objects, metadata, root=self._root)
-            chosen = [each for each in found if self._chosen.has(each.topic)]
-            return [_segment(each, one) for each in chosen for one in await each.all()]
+            places = await all_partitions(objects, metadata, self._root)
+            if not places:
+                raise InvalidArgument(f"there is no archive at {self._url}")
+            chosen = [place for place in places if self._chosen.has(place[0])]
+            found = [
+                await whole(Catalog(objects, metadata, *place, root=self._root)) for place in chosen
+            ]
+            return [_segment(each, one) for each in found for one in await each.all()]
         finally:
             await objects.close()
             await metadata.close()
@@ -109,7 +119,8 @@ class ArchiveSegments:
             await metadata.close()
 
     def _stores(self) -> tuple[ObjectStore, Metadata]:
-        return open_objects(self._url, self._options), open_metadata(self._metadata_url)
+        metadata = open_metadata(self._metadata_url, create=False)
+        return open_objects(self._url, self._options), metadata
 
 
 async def _read(

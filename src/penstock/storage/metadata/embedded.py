@@ -42,9 +42,13 @@ T = TypeVar("T")
 class EmbeddedMetadata(Metadata):
     """The default home. Each commit is synced; a writer waits up to ten seconds for another."""
 
-    def __init__(self, path: Path) -> None:
-        """Opens or creates the file when it is first used."""
+    def __init__(self, path: Path, *, create: bool = True) -> None:
+        """Opens or creates the file when it is first used.
+
+        Without `create` nothing is found in a file that is not there, and none is made.
+        """
         self._path = path
+        self._create = create
         self._thread = ThreadPoolExecutor(1, "penstock-metadata")
         self._connection: sqlite3.Connection | None = None
 
@@ -94,6 +98,8 @@ class EmbeddedMetadata(Metadata):
         return await loop.run_in_executor(self._thread, _translated, self._path, call, *args)
 
     def _select(self, low: str, high: str, limit: int, newest_first: bool) -> list[Entry]:
+        if not self._create and self._connection is None and not self._path.exists():
+            return []
         rows = self._opened().execute(
             _NEWEST_FIRST if newest_first else _OLDEST_FIRST, (low.encode(), high.encode(), limit)
         )

@@ -17,8 +17,12 @@ if TYPE_CHECKING:
 _OPTIONS = frozenset({"ca", "cert", "key", "user", "password", "timeout_s"})
 
 
-def open_metadata(url: str, options: Mapping[str, str] | None = None) -> Metadata:
+def open_metadata(
+    url: str, options: Mapping[str, str] | None = None, *, create: bool = True
+) -> Metadata:
     """The store at `url`. Does not look whether it answers.
+
+    For who only reads: without `create` no file is made where there is none.
 
     `file:///path` is a local file, for one machine. `etcd://host:port/prefix` is a cluster, by any
     of its members or a name that resolves to all; `etcd+tls://` the same with TLS. Options of etcd:
@@ -27,7 +31,7 @@ def open_metadata(url: str, options: Mapping[str, str] | None = None) -> Metadat
     """
     parts = urlsplit(url)
     if parts.scheme == "file" and parts.netloc in ("", "localhost") and not options:
-        return EmbeddedMetadata(Path(unquote(parts.path)))
+        return EmbeddedMetadata(Path(unquote(parts.path)), create=create)
     if parts.scheme in ("etcd", "etcd+tls") and parts.hostname:
         return _open_etcd(url, dict(options or {}))
     text = "use file:///path/metadata.db, without options, or etcd://host:2379/prefix"
