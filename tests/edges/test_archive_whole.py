@@ -182,7 +182,6 @@ _LOOKING = (
     "identity --data-dir {none}",
     "inspect {none}",
     "inspect {none_url}",
-    "pipeline status --data-dir {none}",
     "query --data-dir {none} SELECT(1)",
     "query --data-dir {none} --explain SELECT(1)",
     "queue dump {none_url}",

@@ -114,7 +114,7 @@ class ArchiveStatus:
 
 
 async def archive_status(catalog: Catalog) -> ArchiveStatus:
-    """What is there at a glance; reads no object. ArchiveConflict: the metadata are of another archive than the objects."""
+    """What is there at a glance; reads no object. ArchiveConflict: as `contents`."""
     found = await contents(catalog)
     described, more = found.descriptors, found.undescribed
     everything: list[Descriptor | StoredObject] = [*described, *more]
