@@ -106,6 +106,7 @@ def test_lost_descriptors_are_made_again(archive: Archive, tmp_path: Path, is_go
     other = archive._replace(metadata=(tmp_path / "other.db").as_uri())
     if not is_gone:
         assert "knows nothing of them" in run("archive", "status", *other.options).err
+        (tmp_path / "other.db").touch()
         code, found = fsck_archive(other)
         kinds = [(row["kind"], row["messages_lost"]) for row in found["damage"]]
         assert (code, sorted(kinds)) == (1, [("metadata", 7), ("metadata", 80)])

@@ -129,20 +129,30 @@ async def _first_offset(
 
     OffsetUnavailable: the offset is behind all that there is.
     """
-    from penstock.archive.contents import whole
-
     log = survey_log(LocalFiles(), partition.log_folder)
     if isinstance(start, int) and log.files and start >= log.start_offset:
         return catalog, start  # the log says by itself whether it has it
     if start == "latest" and log.files:
         return catalog, log.end_offset
     try:
-        catalog = await whole(catalog)
+        catalog = await _whole(catalog)
         return catalog, await _archived_offset(catalog, log, start)
     except (MetadataUnavailable, ObjectsUnavailable) as error:
         missing = f"offsets from {start} on" if isinstance(start, int) else "what came earlier"
         text = f"{missing} may be in an archive that does not answer: {error}"
         raise _without_archive(partition, text) from error
+
+
+async def _whole(catalog: Catalog) -> Catalog:
+    """With what the metadata lack; reading its objects says which offsets a silent store has."""
+    from penstock.archive.contents import whole
+
+    try:
+        return await whole(catalog)
+    except ObjectsUnavailable:
+        if await catalog.first() is None:
+            raise
+        return catalog
 
 
 async def _archived_offset(
