@@ -14,7 +14,9 @@ from collections.abc import Iterator
 import pytest
 
 from penstock.otel import Signal
-from tests.server.running import PROTOBUF, Server, serving
+from tests.patience import until
+from tests.server import http2
+from tests.server.running import PROTOBUF, Server, resident_bytes, serving
 from tests.server.samples import traces
 
 T = Signal.TRACES
@@ -151,3 +153,88 @@ def test_head_has_a_hundred_fields(server: Server, port: str) -> None:
         with server.socket(port) as connection:
             connection.sendall(b"\r\n".join(lines))
             assert connection.recv(100).startswith(b"HTTP/1.1 " + status)
+
+
+# --- heads that do not end, over gRPC ------------------------------------------------------------
+
+MIB = 2**20
+FIELD = http2.header_block({"a": "b" * 50})
+FLIGHT = "/arrow.flight.protocol.FlightService/DoGet"
+
+
+def begin_head(server: Server, port: str = "grpc", *, settle: bool = False) -> socket.socket:
+    """A call whose head is whole but for its end; `settle` acknowledges the server's settings."""
+    connection = server.socket(port)
+    path = FLIGHT if port == "flight" else T.grpc_method
+    connection.sendall(http2.PREFACE + http2.frame(http2.SETTINGS, 0, 0))
+    if settle:
+        connection.recv(9)
+        connection.sendall(http2.frame(http2.SETTINGS, 1, 0))
+    connection.sendall(http2.frame(http2.HEADERS, 0, 1, http2.request_headers(path)))
+    return connection
+
+
+def flood(connection: socket.socket, size: int) -> int:
+    """Goes on with the head in tiny frames; how many bytes were taken until the server ended it."""
+    frames = http2.frame(http2.CONTINUATION, 0, 1, FIELD) * 400
+    sent = 0
+    with contextlib.suppress(OSError):
+        while sent < size:
+            connection.sendall(frames)
+            sent += len(frames)
+    return sent
+
+
+@pytest.mark.parametrize("port", ["grpc", "flight"])
+def test_heads_that_do_not_end_are_cut_off(server: Server, port: str) -> None:
+    """Of clients that never acknowledge the bound on them: 20 MB each are offered, by many."""
+    taken = []
+    for _ in range(3):
+        with begin_head(server, port) as connection:
+            taken.append(flood(connection, 20_000_000))
+    assert min(taken) < 20_000_000
+    server.export(T, traces("beside"))
+    assert server.get("/healthz").status == 200
+
+
+def test_head_of_a_settled_client_is_bounded(server: Server) -> None:
+    """Who has acknowledged it may send on; it is counted, and not kept."""
+    [worker] = server.workers()
+    before = resident_bytes(worker)
+    with begin_head(server, settle=True) as connection:
+        flood(connection, 20_000_000)
+        assert resident_bytes(worker) - before < 30 * MIB
+        server.export(T, traces("beside"))
+
+
+def test_client_that_does_not_settle_is_let_go(server: Server) -> None:
+    """Its head is small, and does not end either."""
+    with begin_head(server) as connection:
+        assert b"settings_timeout" in answers(connection)
+
+
+def test_first_calls_of_a_client_are_answered(server: Server) -> None:
+    """Large ones, and many at once on a connection that is new."""
+    body = traces("large", padding=8 * MIB)
+    with server.channel() as channel:
+        method = channel.unary_unary(T.grpc_method)
+        calls = [method.future(body, timeout=300)]
+        calls += [method.future(traces(f"c{n}", padding=60_000), timeout=300) for n in range(60)]
+        for call in calls:
+            call.result()
+
+
+def test_nothing_that_a_client_sent_is_repeated_on_stderr(server: Server) -> None:
+    """The refusal of metadata that is too large names none of it, and the library says nothing."""
+    block = http2.request_headers(T.grpc_method) + FIELD * 1500
+    with server.socket("grpc") as raw:
+        connection = http2.Connection(raw)
+        half = len(http2.request_headers(T.grpc_method)) + len(FIELD) * 200
+        raw.sendall(http2.frame(http2.HEADERS, 0, 1, block[:half]))
+        for at in range(half, len(block), 16_000):
+            raw.sendall(http2.frame(http2.CONTINUATION, 0, 1, block[at : at + 16_000]))
+        raw.sendall(http2.frame(http2.CONTINUATION, http2.END_HEADERS, 1))
+        until(lambda: connection.ended)
+        connection.close()
+    assert "hpack" not in server.errors
+    assert "bbbb" not in server.errors

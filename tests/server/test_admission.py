@@ -148,3 +148,59 @@ def test_what_grows_after_its_client_has_gone_counts_for_nobody(tmp_path: Path) 
         pass
     grow(30)
     assert bounds.in_flight_bytes == 0
+
+
+# --- memory that nobody gives back -------------------------------------------------------------
+
+
+class Memory:
+    """A process whose memory is what the test says, and a clock."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *, trimmed: int | None = None) -> None:
+        self.now, self.resident, self._trimmed = 0.0, 0, trimmed
+        monkeypatch.setattr(module, "resident_bytes", lambda: self.resident)
+        monkeypatch.setattr(module, "give_back_memory", self._give_back)
+        self.bounds = Admission(Limits(disk_free=0, memory=10**9), None, lambda: self.now)
+
+    def _give_back(self) -> None:
+        self.resident = self.resident if self._trimmed is None else self._trimmed
+
+    def at(self, now: float, resident: int) -> None:
+        """Looks at it then."""
+        self.now, self.resident = now, resident
+        self.bounds.sample(nothing_goes)
+
+
+def test_memory_that_was_freed_is_given_back_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It puts nobody off."""
+    memory = Memory(monkeypatch, trimmed=10**8)
+    memory.at(0.0, 2 * 10**9)
+    assert memory.bounds.pressure is None
+
+
+def test_process_that_stays_over_its_memory_is_stuck(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where no request has any of it, and for a while."""
+    memory = Memory(monkeypatch)
+    memory.at(0.0, 10**8)
+    memory.at(1.0, 2 * 10**9)
+    memory.at(2.0 + module.STUCK_S, 2 * 10**9)
+    assert memory.bounds.pressure is not None
+    assert memory.bounds.is_stuck
+
+
+def test_process_with_requests_is_not_stuck(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They may have the memory, and will give it back."""
+    memory = Memory(monkeypatch)
+    memory.at(0.0, 10**8)
+    with memory.bounds.hold(10):
+        memory.at(1.0, 2 * 10**9)
+        memory.at(2.0 + module.STUCK_S, 2 * 10**9)
+    assert not memory.bounds.is_stuck
+
+
+def test_limit_that_is_too_low_replaces_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next process would have as much."""
+    memory = Memory(monkeypatch)
+    memory.at(1.0, 2 * 10**9)
+    memory.at(2.0 + module.STUCK_S, 2 * 10**9)
+    assert not memory.bounds.is_stuck

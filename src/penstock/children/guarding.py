@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import itertools
 import logging
+import os
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.children.asking import PIPES, command
@@ -43,8 +44,11 @@ class Guarded:
         *,
         deadline_s: float,
         stops_in_order: bool = True,
+        environment: dict[str, str] | None = None,
     ) -> None:
         """`title` is how people know it. Who does not answer for `deadline_s` is ended.
+
+        `environment` is beside our own.
 
         Without `stops_in_order` it is killed when it is to stop: it has nothing to put in order.
         """
@@ -54,6 +58,7 @@ class Guarded:
         """While it can be asked."""
         self._module = module
         self._orders = orders
+        self._environment = environment or {}
         self._patience_s = deadline_s / 2
         self._stops_in_order = stops_in_order
         self._process: Process | None = None
@@ -111,7 +116,9 @@ class Guarded:
 
     async def _live(self) -> int:
         """From the start of a process to its end; returns its exit code."""
-        process = await asyncio.create_subprocess_exec(*command(self._module), **PIPES)
+        process = await asyncio.create_subprocess_exec(
+            *command(self._module), env={**os.environ, **self._environment}, **PIPES
+        )
         self._process = process
         if self._stopping.is_set():  # while it was being started
             self.stop()

@@ -188,7 +188,10 @@ class Supervisor:
 
     def _guarded(self, module: str, title: str, own: dict[str, int], **more: Any) -> Guarded:
         orders = {**configuration.handed(self._config), **own}
-        return Guarded(module, title, orders, deadline_s=self._config.answer_deadline, **more)
+        # Its library would repeat on stderr what a client sent, as often as it is sent.
+        quiet = {"GRPC_VERBOSITY": os.environ.get("GRPC_VERBOSITY", "NONE")}
+        deadline_s = self._config.answer_deadline
+        return Guarded(module, title, orders, deadline_s=deadline_s, environment=quiet, **more)
 
     def _all(self) -> list[Guarded]:
         return [*self._workers, *([self._flight] if self._flight is not None else [])]

@@ -33,6 +33,7 @@ from penstock.server.receiving.checking import Checks
 from penstock.server.receiving.grpc import OtlpGrpc, options
 from penstock.server.receiving.http import OtlpHttp
 from penstock.server.receiving.ingest import Intake
+from penstock.server.receiving.newcomers import Newcomers
 from penstock.server.tasks import watched
 from penstock.server.with_disk import WithDisk
 
@@ -115,7 +116,7 @@ class Worker:
         self._certificates = certificates_of(config.tls)
         http = OtlpHttp(intake)
         self._http = http_server(http, config, self._certificates, answers_half_closed=True)
-        self._otlp_grpc = OtlpGrpc(intake)
+        self._intake = intake
         self._grpc: grpc.aio.Server | None = None
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -123,7 +124,9 @@ class Worker:
         """Recovers, then listens."""
         await self._behind.open(lambda: {**self.report(), **self.topics()})
         self._grpc = grpc.aio.server(options=options(self._config.limits))
-        self._grpc.add_generic_rpc_handlers(self._otlp_grpc.handlers())
+        tls = self._certificates is not None
+        newcomers = Newcomers(grpc_port, self._config.limits, tls=tls)
+        self._grpc.add_generic_rpc_handlers(OtlpGrpc(self._intake, newcomers).handlers())
         address = f"{_host(self._config)}:{grpc_port}"
         if self._certificates is None:
             self._grpc.add_insecure_port(address)
@@ -135,7 +138,7 @@ class Worker:
             watched(self._http.serve(sockets=[listening]), "the HTTP port", self._on_failure),
             *(
                 watched(work, "work in the background", self._on_failure)
-                for work in (self._sample(), *self._behind.background())
+                for work in (self._sample(), _look(newcomers), *self._behind.background())
             ),
         ]
         while not self._http.started:
@@ -192,9 +195,20 @@ class Worker:
                 if self._certificates is not None:
                     self._certificates.refresh()
                 self._behind.sample()
+                if self._admission.is_stuck:
+                    _LOG.error(
+                        "%s, and no request has any: starting again", self._admission.pressure
+                    )
+                    self._on_failure()
+                    return
             except OSError as error:
                 _LOG.error("memory and disk could not be looked at: %s", error)
             await asyncio.sleep(SAMPLE_S)
+
+
+async def _look(newcomers: Newcomers) -> None:
+    while True:
+        await asyncio.sleep(newcomers.look())
 
 
 def _behind(config: Config, number: int, metrics: Metrics) -> Behind:

@@ -23,6 +23,7 @@ from penstock.children.asking import resident_bytes
 from penstock.server.auth import NAMESPACE_HEADER
 from penstock.server.certificates import grpc_credentials
 from penstock.server.receiving.grpc import options
+from penstock.server.receiving.newcomers import Newcomers
 from penstock.server.refusals import MESSAGE_CHARACTERS, Cause, Refusal
 
 if TYPE_CHECKING:
@@ -68,6 +69,7 @@ class FlightFront:
         self._places = Places(most, most // 2 if gate.wants_tokens else most)
         self._room = Room(config.limits.in_flight)
         self._calls = Calls()
+        self._newcomers: Newcomers | None = None
         unbounded = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
         self._behind = grpc.insecure_channel(f"unix:{socket_path}", unbounded)
         # A few threads more, in which those who find no place are told so.
@@ -85,6 +87,10 @@ class FlightFront:
             port = self._server.add_secure_port(address, grpc_credentials(certificates))
         if not port:
             raise OSError(f"the Flight port cannot listen at {address}")
+        self._newcomers = Newcomers(port, self._limits, tls=certificates is not None)
+        threading.Thread(
+            target=_look, args=(self._newcomers,), name="penstock-flight-look", daemon=True
+        ).start()
         self._server.start()
 
     def _handler(self, method: str) -> grpc.RpcMethodHandler:
@@ -103,6 +109,8 @@ class FlightFront:
             context.abort(error_code, refusal.message[:MESSAGE_CHARACTERS])
 
     def _parts(self, method: str, messages: Iterator[bytes], context: Any) -> Iterator[bytes]:
+        if self._newcomers is not None:
+            self._newcomers.moved(context.peer())
         headers = {name: _text(value) for name, value in context.invocation_metadata()}
         self._gate.refresh()
         caller = self._gate.caller(headers.get("authorization"))
@@ -127,6 +135,11 @@ class FlightFront:
         if most is not None and (memory := resident_bytes()) > most:
             text = f"the memory in use is {memory} bytes of {most}"
             raise Refusal(Cause.UNAVAILABLE, text, retry_after_s=1.0)
+
+
+def _look(newcomers: Newcomers) -> None:
+    while True:
+        time.sleep(newcomers.look())
 
 
 class Places:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import shutil
+import time
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
@@ -18,6 +20,9 @@ if TYPE_CHECKING:
 
 SAMPLE_S: Final = 0.5
 _RETRY_S: Final = 1.0
+STUCK_S: Final = 30.0
+"""Over the limit of memory for so long, and no request has any: nobody will give it back."""
+_TRIM_S: Final = 5.0
 _SHARE: Final = 0.75
 """Of `limits.in_flight`, for one client; a request alone may be larger."""
 
@@ -25,8 +30,17 @@ _SHARE: Final = 0.75
 class Admission:
     """One worker's bounds. `sample` runs in the background."""
 
-    def __init__(self, limits: Limits, data_dir: Path | None) -> None:
+    def __init__(
+        self,
+        limits: Limits,
+        data_dir: Path | None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         """Without a directory no disk is looked at."""
+        self._clock = clock
+        self._trimmed_at = float("-inf")
+        self._over_since: float | None = None
+        self._was_within = False
         self._limits = limits
         self._data_dir = data_dir
         self._in_flight = 0
@@ -94,11 +108,39 @@ class Admission:
             free = shutil.disk_usage(self._data_dir).free
             lacking = self._limits.disk_free - free
             self.disk_full = lacking > 0 and not make_room(lacking)
-        memory = resident_bytes()
         most = self._limits.memory
+        memory = self._memory(most)
         if self.disk_full:
             self.pressure = f"the disk has only {free} bytes left"
         elif most is not None and memory > most:
             self.pressure = f"the memory in use is {memory} bytes of {most}"
         else:
             self.pressure = None
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether the process has to be replaced; not where the limit was always too low."""
+        since = self._over_since
+        return self._was_within and since is not None and self._clock() - since > STUCK_S
+
+    def _memory(self, most: int | None) -> int:
+        """Resident. What was freed and not given back to the system is given back first."""
+        memory, now = resident_bytes(), self._clock()
+        if most is not None and memory > most and now - self._trimmed_at > _TRIM_S:
+            self._trimmed_at = now
+            give_back_memory()
+            memory = resident_bytes()
+        is_over = most is not None and memory > most
+        self._was_within = self._was_within or not is_over
+        if not is_over or self._in_flight:
+            self._over_since = None
+        elif self._over_since is None:
+            self._over_since = now
+        return memory
+
+
+def give_back_memory() -> None:
+    """Where the C library can (glibc)."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)

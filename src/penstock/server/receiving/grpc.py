@@ -16,10 +16,11 @@ from penstock.server.auth import NAMESPACE_HEADER
 from penstock.server.places import Bounds, Client, Places
 from penstock.server.receiving.checking import Arrived
 from penstock.server.receiving.compression import unpacking_of
+from penstock.server.receiving.newcomers import SETTLED_S, Newcomers
 from penstock.server.refusals import MESSAGE_CHARACTERS, Cause, Refusal, refusal_for
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
 
     from penstock.server.configuration.config import Limits
     from penstock.server.receiving.ingest import Intake
@@ -30,36 +31,31 @@ WINDOW_BYTES: Final = 64 * KIB - 1
 """What HTTP/2 begins with; most requests are not larger, and have come when they are read."""
 TURN_S: Final = 1.0
 """How long a message may take to come while others wait for their turn."""
+METADATA: Final = 2000
+"""Entries of a call; more than there can be, where the client has acknowledged their bound."""
+METHODS: Final = {signal.grpc_method: signal for signal in Signal}
+Metadata = tuple[tuple[str, str | bytes], ...]
 _CODES: Final = {code.value[0]: code for code in grpc.StatusCode}
 
 
 class OtlpGrpc:
     """The `Export` methods of the three services."""
 
-    def __init__(self, intake: Intake) -> None:
+    def __init__(self, intake: Intake, newcomers: Newcomers | None = None) -> None:
         self._intake = intake
+        self._newcomers = newcomers or Newcomers(0, intake.limits, tls=False)
         self._limits = intake.limits
         self._reading = _reading(intake.limits)
 
     def handlers(self) -> list[grpc.GenericRpcHandler]:
-        """One for each service."""
-        return [
-            grpc.method_handlers_generic_handler(
-                signal.service,
-                {
-                    # The same on the wire as unary, but the handler begins before the message is
-                    # there: who may not come in, or does not come to an end, holds no memory.
-                    "Export": grpc.stream_unary_rpc_method_handler(
-                        functools.partial(self._export, signal)
-                    )
-                },
-            )
-            for signal in Signal
-        ]
+        """One for all of them, and for what nobody answers."""
+        return [_Calls(self._export, self._newcomers)]
 
-    async def _export(self, signal: Signal, _: AsyncIterator[bytes], context: Any) -> bytes:
+    async def _export(
+        self, signal: Signal, metadata: Metadata, _: AsyncIterator[bytes], context: Any
+    ) -> bytes:
         try:
-            return await self._answer(signal, context)
+            return await self._answer(signal, metadata, context)
         except Exception as error:
             refusal = refusal_for(error)
             details = ((_STATUS_DETAILS, refusal.status().SerializeToString()),)
@@ -68,14 +64,19 @@ class OtlpGrpc:
             await context.abort(code, refusal.message[:MESSAGE_CHARACTERS], details)
             raise  # abort does not return
 
-    async def _answer(self, signal: Signal, context: Any) -> bytes:
-        headers = dict(context.invocation_metadata() or ())
+    async def _answer(self, signal: Signal, metadata: Metadata, context: Any) -> bytes:
+        peer: str = context.peer()
+        self._newcomers.moved(peer)
+        if len(metadata) > METADATA:
+            raise Refusal(Cause.TOO_LARGE, f"the call has more than {METADATA} entries of metadata")
+        headers = dict(metadata)
         admitted = self._intake.gate.admit(
             _text(headers.get("authorization")), _text(headers.get(NAMESPACE_HEADER))
         )
-        client = Client.of(admitted.caller.identity, context.peer())
+        client = Client.of(admitted.caller.identity, peer)
         self._intake.admission.check()
-        data = await self._receive(client, context)
+        with self._newcomers.reading(peer):
+            data = await self._receive(client, context)
         with self._intake.admission.hold(len(data), who=client.who) as grow:
             arrived = Arrived(signal, data, unpacking_of(data))
             checked = await self._intake.take(arrived, admitted, client, grow)
@@ -101,6 +102,33 @@ class OtlpGrpc:
             text = f"a request of {len(data)} bytes; the most is {self._limits.request}"
             raise Refusal(Cause.TOO_LARGE, text)
         return data
+
+
+class _Calls(grpc.GenericRpcHandler):  # type: ignore[misc]
+    """Which method answers; it is given the metadata that the library has made anyway."""
+
+    def __init__(self, export: Callable[..., Any], newcomers: Newcomers) -> None:
+        self._export = export
+        self._newcomers = newcomers
+
+    def service(self, details: Any) -> grpc.RpcMethodHandler:
+        """As a stream of one message, also where the method is called with one.
+
+        The same on the wire as unary, but the handler begins before the message is there: who may
+        not come in, or does not come to an end, holds no memory.
+        """
+        signal = METHODS.get(details.method)
+        if signal is None:
+            return grpc.stream_unary_rpc_method_handler(self._unknown)
+        metadata = details.invocation_metadata or ()
+        return grpc.stream_unary_rpc_method_handler(
+            functools.partial(self._export, signal, metadata)
+        )
+
+    async def _unknown(self, _: AsyncIterator[bytes], context: Any) -> bytes:
+        self._newcomers.moved(context.peer())
+        await context.abort(grpc.StatusCode.UNIMPLEMENTED, "Method not found!")
+        raise AssertionError  # abort does not return
 
 
 def _reading(limits: Limits) -> Places:
@@ -148,7 +176,10 @@ def options(
         ("grpc.keepalive_time_ms", 60_000),
         ("grpc.keepalive_timeout_ms", 20_000),
         ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
+        # Both: by itself the second would be larger. They hold for who has acknowledged them.
         ("grpc.max_metadata_size", 64 * KIB),
+        ("grpc.absolute_max_metadata_size", 64 * KIB),
+        ("grpc.http2.settings_timeout", int(SETTLED_S * 1000)),
     ]
 
 

@@ -118,6 +118,8 @@ class Admin:
             problems += report.get("failures", [])
             if report.get("disk_full"):
                 problems.append("the disk is full")
+            elif report.get("pressure"):
+                problems.append(f"{child.title} puts requests off: {report['pressure']}")
         if self._flight is not None and await self._flight.ask("ping", _ANSWER_S) is None:
             problems.append(f"{self._flight.title} does not answer")
         return list(dict.fromkeys(problems))  # what ails all of them is said once
