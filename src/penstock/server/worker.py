@@ -14,6 +14,7 @@ import logging
 import os
 import signal
 import sys
+import threading
 from typing import TYPE_CHECKING, Any, Protocol
 
 import grpc.aio
@@ -119,26 +120,30 @@ class Worker:
         self._intake = intake
         self._grpc: grpc.aio.Server | None = None
         self._tasks: list[asyncio.Task[None]] = []
+        self._ended = threading.Event()
 
     async def start(self, grpc_port: int, http_port: int) -> None:
         """Recovers, then listens."""
         await self._behind.open(lambda: {**self.report(), **self.topics()})
         self._grpc = grpc.aio.server(options=options(self._config.limits))
         tls = self._certificates is not None
-        newcomers = Newcomers(grpc_port, self._config.limits, tls=tls)
+        soon = asyncio.get_running_loop().call_soon_threadsafe
+        newcomers = Newcomers(grpc_port, self._config.limits, tls=tls, call_soon=soon)
         self._grpc.add_generic_rpc_handlers(OtlpGrpc(self._intake, newcomers).handlers())
         address = f"{_host(self._config)}:{grpc_port}"
         if self._certificates is None:
             self._grpc.add_insecure_port(address)
         else:
             self._grpc.add_secure_port(address, grpc_credentials(self._certificates))
+        watch = threading.Thread(target=newcomers.watch, args=(self._ended,), daemon=True)
+        watch.start()
         await self._grpc.start()
         listening = bind(self._config.listen.host, http_port)
         self._tasks = [
             watched(self._http.serve(sockets=[listening]), "the HTTP port", self._on_failure),
             *(
                 watched(work, "work in the background", self._on_failure)
-                for work in (self._sample(), _look(newcomers), *self._behind.background())
+                for work in (self._sample(), *self._behind.background())
             ),
         ]
         while not self._http.started:
@@ -154,6 +159,7 @@ class Worker:
         for task in self._tasks[1:]:
             task.cancel()
         await asyncio.wait(self._tasks, timeout=deadline / 2)
+        self._ended.set()
         await self._checks.close()
         await self._behind.close()
 
@@ -204,11 +210,6 @@ class Worker:
             except OSError as error:
                 _LOG.error("memory and disk could not be looked at: %s", error)
             await asyncio.sleep(SAMPLE_S)
-
-
-async def _look(newcomers: Newcomers) -> None:
-    while True:
-        await asyncio.sleep(newcomers.look())
 
 
 def _behind(config: Config, number: int, metrics: Metrics) -> Behind:

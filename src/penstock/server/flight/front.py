@@ -89,7 +89,10 @@ class FlightFront:
             raise OSError(f"the Flight port cannot listen at {address}")
         self._newcomers = Newcomers(port, self._limits, tls=certificates is not None)
         threading.Thread(
-            target=_look, args=(self._newcomers,), name="penstock-flight-look", daemon=True
+            target=self._newcomers.watch,
+            args=(threading.Event(),),
+            name="penstock-flight-newcomers",
+            daemon=True,
         ).start()
         self._server.start()
 
@@ -135,11 +138,6 @@ class FlightFront:
         if most is not None and (memory := resident_bytes()) > most:
             text = f"the memory in use is {memory} bytes of {most}"
             raise Refusal(Cause.UNAVAILABLE, text, retry_after_s=1.0)
-
-
-def _look(newcomers: Newcomers) -> None:
-    while True:
-        time.sleep(newcomers.look())
 
 
 class Places:
