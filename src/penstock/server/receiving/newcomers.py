@@ -43,8 +43,8 @@ _AGAIN_BYTES: Final = 128 * KIB
 _HELD_UP: Final = 4
 """Times as much while the event loop is held up, and may not know of the calls that came."""
 _REMEMBERED_S: Final = 60.0
-_LOOK_S: Final = 0.01
-_IDLE_LOOK_S: Final = 0.025
+_LOOK_S: Final = 0.02
+_IDLE_LOOK_S: Final = 0.05
 _COST: Final = 50
 """Looking takes one part in so many of the time at the most."""
 _SO_COOKIE: Final = 57
@@ -192,7 +192,7 @@ def _plain(host: str) -> str:
 
 def _sockets() -> Iterator[tuple[int, int]]:
     """The descriptors of this process that are sockets, and what the kernel knows them by."""
-    for name in os.listdir("/proc/self/fd"):  # noqa: PTH208 - a hundred times a second
+    for name in os.listdir("/proc/self/fd"):  # noqa: PTH208 - fifty times a second
         with contextlib.suppress(OSError), _borrowed(int(name)) as each:
             yield int(name), _cookie(each)
 
