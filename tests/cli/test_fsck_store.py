@@ -56,7 +56,7 @@ def killed(store: Placed) -> Placed:
         archive = opened.subscribe("archive")
         for _ in range(4):
             archive.next_bundle(60).ack().wait()
-        shutil.copytree(store.data, copy.data)
+        shutil.copytree(store.data, copy.data, ignore=shutil.ignore_patterns("*.tmp"))
     return copy
 
 

@@ -41,7 +41,7 @@ def test_a_race_for_the_catalog_s_tables_is_tried_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failures: int
 ) -> None:
     """Another process has made them between our look and our try."""
-    monkeypatch.setattr(catalog, "_PAUSE_S", 0.0)
+    monkeypatch.setattr(catalog.time, "sleep", lambda _: None)
     left, real = iter(range(failures)), catalog.load_catalog
 
     def load(*arguments: Any, **properties: Any) -> Any:
@@ -58,7 +58,7 @@ def test_a_catalog_that_never_answers_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The database's own, after a bounded number of attempts."""
-    monkeypatch.setattr(catalog, "_PAUSE_S", 0.0)
+    monkeypatch.setattr(catalog.time, "sleep", lambda _: None)
 
     def load(*_: Any, **__: Any) -> Any:
         raise OperationalError("SELECT", {}, sqlite3.OperationalError("disk I/O error"))

@@ -56,7 +56,7 @@ def write_killed_log(folder: Path, counts: Sequence[int] = (20, 30, 10)) -> Path
     living = write_log(folder.with_name(folder.name + "-living"), counts[:-1])
     with Log.open(living, QUICK, env=Environment(metrics=Metrics())) as log:
         append(log, counts[-1])
-        shutil.copytree(living, folder)
+        shutil.copytree(living, folder, ignore=shutil.ignore_patterns("*.tmp"))
     shutil.rmtree(living)
     return folder
 

@@ -37,6 +37,7 @@ from tests.store.helpers import (
     WAIT_S,
     bundle,
     changed,
+    crash,
     drain,
     fill,
     log_files,
@@ -356,7 +357,7 @@ def test_reopening_replays_what_was_not_sealed(tmp_path: Path) -> None:
     fill(store, [0])
     for number in (1, 2):
         store.append(bundle(number)).durable.wait(WAIT_S)
-    shutil.copytree(tmp_path / "a", tmp_path / "b")
+    crash(tmp_path / "a", tmp_path / "b")
     store.close()
     with open_store(tmp_path / "b") as again:
         assert again.problems == ()
@@ -381,7 +382,7 @@ def test_damage_in_the_log_is_among_the_problems(tmp_path: Path) -> None:
     store = open_store(tmp_path / "a")
     for number in range(3):
         store.append(b"message %d" % number).durable.wait(WAIT_S)
-    shutil.copytree(tmp_path / "a", tmp_path / "b")
+    crash(tmp_path / "a", tmp_path / "b")
     store.close()
     (name,) = log_files(tmp_path / "b")
     path = tmp_path / "b" / "log" / name

@@ -14,8 +14,8 @@ from penstock.lake.window import in_order
 from penstock.model.positions import Positions, Reached, SourcePartition
 from penstock.pipeline.flush import repeat_window, run_format
 from penstock.pipeline.flush.repeat_window import RepeatWindow, forget_other_tables
+from tests.lake.test_window import BATCHES, KEY, Keys, keys, numbered
 from tests.pipeline.flush.test_run_format import random_keys
-from tests.pipeline.flush.test_window import BATCHES, KEY, Keys, keys, numbered
 from tests.store.helpers import flip
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from penstock.pipeline.flush.run_format import (
 )
 
 if TYPE_CHECKING:
-    from tests.pipeline.flush.test_window import Keys
+    from tests.lake.test_window import Keys
 
 PAGE = (Path(__file__).parents[3] / "docs" / "formats" / "repeat-window.md").read_text()
 
