@@ -7,7 +7,9 @@ out.
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 from penstock.archive.catalog import Catalog, archived_partitions
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from penstock.storage.metadata import Metadata
     from penstock.storage.objects import ObjectStore
 
+_LOG = logging.getLogger(__name__)
 REMEDY: Final = (
     "the server that goes on with the archive describes them, or `penstock archive rebuild`"
 )
@@ -77,8 +80,17 @@ async def whole(catalog: Catalog) -> Catalog:
             if attempt + 1 == _ATTEMPTS:
                 raise
         else:
+            _say_what_is_gone(catalog, [*found.descriptors, *more])
             return catalog.completed(more)
     raise AssertionError
+
+
+def _say_what_is_gone(catalog: Catalog, descriptors: list[Descriptor]) -> None:
+    """Not refused: what is lost stays lost, and the rest must be had all the same."""
+    for before, after in pairwise(descriptors):
+        if before.end_offset < after.start_offset:
+            text = "%s lacks the messages %d to %d, `penstock fsck` says why: the rest is read"
+            _LOG.warning(text, catalog.path, before.end_offset, after.start_offset - 1)
 
 
 async def all_partitions(
