@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from penstock.lazy import lazily
+
 if TYPE_CHECKING:
     from penstock.otel.decode import DecodedRequests as DecodedRequests
     from penstock.otel.decode import decode_requests as decode_requests
@@ -21,24 +23,25 @@ if TYPE_CHECKING:
     from penstock.otel.validate import CheckedRequest as CheckedRequest
     from penstock.otel.validate import RequestLimits as RequestLimits
     from penstock.otel.validate import check_request as check_request
+else:
+    __getattr__ = lazily(
+        __name__,
+        {
+            "decode": "DecodedRequests decode_requests",
+            "encode": "encode_bundle",
+            "from_json": "request_from_json",
+            "signals": "Signal",
+            "validate": "CheckedRequest RequestLimits check_request",
+        },
+    )
 
-_HOMES = {
-    "CheckedRequest": "validate",
-    "DecodedRequests": "decode",
-    "RequestLimits": "validate",
-    "Signal": "signals",
-    "check_request": "validate",
-    "decode_requests": "decode",
-    "encode_bundle": "encode",
-    "request_from_json": "from_json",
-}
-__all__ = list(_HOMES)
-
-
-def __getattr__(name: str) -> object:
-    """Imports a name with its first use."""
-    if name in _HOMES:
-        import importlib
-
-        return getattr(importlib.import_module(f"penstock.otel.{_HOMES[name]}"), name)
-    raise AttributeError(f"module 'penstock.otel' has no attribute {name!r}")
+__all__ = [
+    "CheckedRequest",
+    "DecodedRequests",
+    "RequestLimits",
+    "Signal",
+    "check_request",
+    "decode_requests",
+    "encode_bundle",
+    "request_from_json",
+]

@@ -13,6 +13,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from penstock.lazy import lazily
+
 if TYPE_CHECKING:
     from penstock.store.budget import Budget as Budget
     from penstock.store.budget import EvenShare as EvenShare
@@ -22,6 +24,16 @@ if TYPE_CHECKING:
     from penstock.store.store import Store as Store
     from penstock.store.subscribers import Delivery as Delivery
     from penstock.store.subscribers import Subscription as Subscription
+else:
+    __getattr__ = lazily(
+        __name__,
+        {
+            "budget": "Budget EvenShare FairShare",
+            "decoding": "Decoded Decoder",
+            "store": "Store",
+            "subscribers": "Delivery Subscription",
+        },
+    )
 
 __all__ = [
     "Budget",
@@ -33,23 +45,3 @@ __all__ = [
     "Store",
     "Subscription",
 ]
-
-_HOMES = {
-    "Budget": "budget",
-    "Decoded": "decoding",
-    "Decoder": "decoding",
-    "Delivery": "subscribers",
-    "EvenShare": "budget",
-    "FairShare": "budget",
-    "Store": "store",
-    "Subscription": "subscribers",
-}
-
-
-def __getattr__(name: str) -> object:
-    """With its first use: who only asks for a budget needs no Arrow."""
-    if name in _HOMES:
-        import importlib
-
-        return getattr(importlib.import_module(f"penstock.store.{_HOMES[name]}"), name)
-    raise AttributeError(f"module 'penstock.store' has no attribute {name!r}")

@@ -11,18 +11,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from penstock.lazy import lazily
+
 if TYPE_CHECKING:
     from penstock.lake.rows.rows import row_batches as row_batches
     from penstock.lake.rows.rows import rows_of as rows_of
+else:
+    __getattr__ = lazily(
+        __name__,
+        {
+            "rows": "row_batches rows_of",
+        },
+    )
 
-_HOMES = {"row_batches": "rows", "rows_of": "rows"}
-__all__ = list(_HOMES)
-
-
-def __getattr__(name: str) -> object:
-    """With its first use: Spark plans with origins alone, in several processes."""
-    if name in _HOMES:
-        import importlib
-
-        return getattr(importlib.import_module(f"penstock.lake.rows.{_HOMES[name]}"), name)
-    raise AttributeError(f"module 'penstock.lake.rows' has no attribute {name!r}")
+__all__ = ["row_batches", "rows_of"]
